@@ -1,10 +1,10 @@
 package top
 
-// The lines on the terminal: what has changed is written, and nothing else.
+// The lines on the terminal. Only what has changed is written.
 //
-// The terminal is bubbletea's: it switches to the alternate screen and back. The library could draw as well, with a buffer
-// of cells for what is wanted, one for what is there, and one of its own: 3 MB for 200×60. Lines and their pieces are there
-// anyway.
+// bubbletea controls the terminal: it switches to the alternate screen and back. It could draw as well, but with three
+// buffers of cells, for the wanted screen, the present one, and its own: 3 MB for 200×60. The lines and their pieces
+// are in memory anyway.
 
 import (
 	"bytes"
@@ -24,9 +24,9 @@ type canvas struct {
 	out    io.Writer
 	buf    bytes.Buffer
 	width  int    // of the screen
-	lines  []line // what the screen shows, or will once it is the alternate one
-	on     bool   // it is
-	atomic bool   // it can show nothing of a change before it has all of it
+	lines  []line // what the alternate screen shows, or will show once it is on
+	on     bool   // the alternate screen is on
+	atomic bool   // the terminal can show a change all at once
 }
 
 // Write passes on what bubbletea writes, which may switch to the alternate screen, or back.
@@ -51,7 +51,7 @@ func (c *canvas) Write(b []byte) (int, error) {
 	return len(b), c.flush()
 }
 
-// resize notes how wide the screen is. Nothing is left on it: terminals differ in what they keep.
+// resize notes the width of the screen and erases it, because terminals differ in what they keep.
 func (c *canvas) resize(width int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -61,7 +61,7 @@ func (c *canvas) resize(width int) {
 	}
 }
 
-// draw has the screen show these lines.
+// draw makes the screen show these lines.
 func (c *canvas) draw(lines []line) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,8 +82,8 @@ func at(lines []line, y int) line {
 	return nil
 }
 
-// change writes what turns one line into another: from piece to piece, if the terminal is sure to take them for as wide as
-// they are here.
+// change writes what turns one line into another. It writes single pieces if it is certain that the terminal gives each
+// letter the width assumed here, and otherwise the whole line.
 func (c *canvas) change(y int, old, now line) {
 	if slices.Equal(old, now) {
 		return
@@ -109,8 +109,8 @@ func (c *canvas) change(y int, old, now line) {
 	}
 }
 
-// sure reports whether each letter has one column, at every terminal: those of Latin, some signs, and what bars and
-// histories are made of.
+// sure reports whether every terminal shows each letter in one column. That holds for Latin letters, some signs, and
+// what bars and histories are made of.
 func (l line) sure() bool {
 	for _, p := range l {
 		for _, r := range p.text {
@@ -122,7 +122,7 @@ func (l line) sure() bool {
 	return true
 }
 
-// piece writes what is other in a piece of the same width.
+// piece writes the difference between two pieces of the same width.
 func (c *canvas) piece(x, y int, old, now cell) {
 	if old.look == now.look {
 		a, b := []rune(old.text), []rune(now.text)
@@ -147,7 +147,7 @@ func (c *canvas) rest(x, y int, l line) {
 	l.write(&c.buf, c.paint)
 }
 
-// flush writes all that there is, at once.
+// flush writes the whole buffer at once.
 func (c *canvas) flush() error {
 	b := c.buf.Bytes()
 	c.buf.Reset()

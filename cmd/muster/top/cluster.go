@@ -1,6 +1,7 @@
 package top
 
-// What is known of the cluster: nodes, their GPUs, and the jobs that have not ended. All text of others is cleaned here, once.
+// What is known of the cluster: nodes, their GPUs, and the jobs that have not ended. All text from other hosts and
+// users is cleaned here, once.
 
 import (
 	"cmp"
@@ -18,7 +19,7 @@ import (
 )
 
 const (
-	maxText   = 160              // letters that are kept of a text of others
+	maxText   = 160              // letters that are kept of a text from others
 	maxJobs   = 50_000           // jobs that are shown at most
 	endedFor  = 30 * time.Second // how long an ended job is shown
 	history   = 40               // readings of a GPU that are kept
@@ -27,23 +28,23 @@ const (
 	unknown   = "–"
 )
 
-// cluster is what is known.
+// cluster is what is known of the cluster.
 type cluster struct {
 	nodes   map[job.Peer]*node
 	jobs    map[job.ID]*work
-	over    map[job.ID]*work // those of them that have ended
+	over    map[job.ID]*work // the jobs in jobs that have ended
 	gpus    int              // of all nodes
 	active  int              // tasks of all jobs
 	waiting int
 	fresh   []*task       // rows that are in no list yet
-	gone    bool          // rows that are in a list are no longer true
-	anew    bool          // all rows are
+	gone    bool          // some rows in a list are out of date
+	anew    bool          // all rows in the lists are out of date
 	moved   bool          // nodes or GPUs have changed
-	partial string        // the nodes that did not answer
+	partial string        // names the nodes that did not answer
 	age     time.Duration // of the oldest part of the listing of nodes, when it was made
 	left    bool          // there are more jobs than maxJobs
 	round   uint32        // number of the last listing
-	// ahead is by how many seconds the clocks are ahead of the daemons that own the groups of jobs.
+	// ahead is, for each group, by how many seconds the clock of its owner is ahead.
 	ahead map[job.Group]float64
 }
 
@@ -51,7 +52,7 @@ func newCluster() *cluster {
 	return &cluster{nodes: map[job.Peer]*node{}, jobs: map[job.ID]*work{}, over: map[job.ID]*work{}, ahead: map[job.Group]float64{}, anew: true, moved: true}
 }
 
-// node is a node.
+// node is one node of the cluster.
 type node struct {
 	id       job.Peer
 	name     string
@@ -64,14 +65,13 @@ type node struct {
 	memFree  int64
 	running  int
 	seen     time.Time // when the daemon last heard from it; zero: never
-	gpus     []*device // by their number
+	gpus     []*device // sorted by index
 }
 
 // answers reports whether what the node has free is known.
 func (n *node) answers() bool { return n.state == api.NodeReady || n.state == api.NodeDraining }
 
-// device returns the GPU of the node with this UUID, or nil. A node that claims the UUID of another node's GPU has one of
-// its own.
+// device returns the GPU of the node with this UUID, or nil. If two nodes claim the same UUID, each has its own device.
 func (n *node) device(uuid string) *device {
 	for _, d := range n.gpus {
 		if d.uuid == uuid {
@@ -115,26 +115,26 @@ type device struct {
 	simulated bool
 }
 
-// reading is what was measured of a GPU; what is not known is -1, or 0 for temperature and power.
+// reading is what was measured of a GPU. An unknown value is -1, or 0 for temperature and power.
 type reading struct {
 	taken  instant // by the clock of the node
-	learnt instant // when it came here
+	learnt instant // when it arrived here, by our clock
 	used   int64
 	power  float32
 	heat   int16
 	busy   int8
 }
 
-// work is a job that has not ended, or has just. There may be tens of thousands, so they are small.
+// work is a job that has not ended, or ended a moment ago. There may be tens of thousands, so they are small.
 type work struct {
 	facts
 
-	tasks []task // those that are shown
-	gone  bool   // there is a newer one, or none
-	round uint32 // number of the last listing when the job was last told
+	tasks []task // the tasks that are shown
+	gone  bool   // a newer value has replaced it, or the job is gone
+	round uint32 // number of the last listing when the job was last reported
 }
 
-// facts are what is told of a job.
+// facts are what the daemon reports about a job.
 type facts struct {
 	id        job.ID
 	name      string
@@ -142,7 +142,7 @@ type facts struct {
 	state     common[job.State]
 	submitted instant
 	ended     instant
-	told      instant // if the owner does not answer: when it told this; 0: it answers
+	told      instant // if the owner does not answer: when it last reported this; 0: it answers
 	need      need
 	count     count
 	priority  int8
@@ -159,7 +159,7 @@ func instantOf(t time.Time) instant {
 	return instant(t.UnixNano())
 }
 
-// since returns how long ago it was.
+// since returns how long ago the instant was.
 func (i instant) since(now time.Time) time.Duration { return time.Duration(now.UnixNano() - int64(i)) }
 
 // need is what each task of a job requests.
@@ -175,7 +175,7 @@ type count struct{ all, active, waiting, ended int32 }
 // whole is the number of a row that stands for all tasks of a job.
 const whole = -1
 
-// task is a row: one task, or a job whose tasks are not told singly.
+// task is a row: one task, or a job whose tasks are not listed one by one.
 type task struct {
 	*work
 	taskFacts
@@ -185,19 +185,19 @@ type taskFacts struct {
 	state  common[job.State]
 	node   common[job.Peer]
 	place  common[string] // the name of its node
-	why    common[string] // it waits, or how it ended
+	why    common[string] // why it waits, or how it ended
 	began  instant
 	gpus   float32
 	number int32 // whole: the row is about the job
 	stage  int8  // of its life: it runs, waits, or has ended
 }
 
-// same reports whether nothing that is shown of the job is other.
+// same reports whether all that is shown of the job is equal.
 func (w *work) same(o *work) bool {
 	return w.facts == o.facts && slices.EqualFunc(w.tasks, o.tasks, func(a, b task) bool { return a.taskFacts == b.taskFacts })
 }
 
-// clean returns a text of others so that it can be shown, and not too much of it.
+// clean makes a text from others safe to show, and cuts it to maxText letters.
 func clean[T ~string](s T) T {
 	if len(s) > maxText*4 {
 		s = s[:maxText*4]
@@ -224,7 +224,7 @@ func nodeOf(d *api.Node, now time.Time) *node {
 	return n
 }
 
-// seconds returns a number of seconds that another has told.
+// seconds converts a number of seconds from another host, within bounds.
 func seconds(s float64) time.Duration {
 	return time.Duration(min(max(s, 0), (100*365*24*time.Hour).Seconds()) * float64(time.Second))
 }
@@ -255,13 +255,13 @@ func readingOf(g *api.GPU, now time.Time) reading {
 	return r
 }
 
-// take notes a reading, if it is another than the last.
+// take notes a reading, if it differs from the last one.
 func (d *device) take(r reading) {
 	last := d.reading
 	if last.learnt != 0 && r.taken == last.taken && r.busy == last.busy {
 		return
 	}
-	if last.learnt != 0 { // where nothing was read, nothing is known
+	if last.learnt != 0 { // readings that were missed are unknown
 		for missed := time.Duration(r.learnt-last.learnt)/readEvery - 1; missed > 1 && len(d.past) > 0; missed-- {
 			d.past = append(d.past, -1)
 			if len(d.past) >= 2*history {
@@ -276,7 +276,7 @@ func (d *device) take(r reading) {
 	}
 }
 
-// known is the reading if the node answers; otherwise nothing is known.
+// known returns the newest reading. ok is false if there is none, or the node does not answer.
 func (d *device) known() (r reading, ok bool) {
 	if d.reading.learnt == 0 || !d.node.answers() {
 		return reading{busy: -1, used: -1}, false
@@ -284,7 +284,7 @@ func (d *device) known() (r reading, ok bool) {
 	return d.reading, true
 }
 
-// stale returns how old a reading is that should be newer; 0: it is new enough.
+// stale returns the age of the newest reading if that is too old; 0 if it is new enough.
 func (d *device) stale(now time.Time) time.Duration {
 	if age := d.reading.learnt.since(now); d.reading.learnt != 0 && age > staleFor {
 		return age
@@ -292,7 +292,7 @@ func (d *device) stale(now time.Time) time.Duration {
 	return 0
 }
 
-// workOf returns what is shown of a job; nil if its id is not one.
+// workOf returns what is shown of a job; nil if the job's ID is not valid.
 func workOf(j *api.Job, now time.Time) *work {
 	if _, err := job.ParseID(string(j.ID)); err != nil {
 		return nil
@@ -333,7 +333,7 @@ func workOf(j *api.Job, now time.Time) *work {
 	return w
 }
 
-// small returns a number of others as one of 32 bits.
+// small converts a number from another host to 32 bits.
 func small(n int) int32 { return int32(min(max(n, math.MinInt32), math.MaxInt32)) } //nolint:gosec // it is bounded
 
 func wholeJob(w *work, j *api.Job) task {
@@ -347,7 +347,7 @@ func wholeJob(w *work, j *api.Job) task {
 	return t
 }
 
-// taskOf returns what is shown of a task. Its times are by a clock that is so far ahead.
+// taskOf returns what is shown of a task. Its times are by a clock that is ahead of ours by this much.
 func taskOf(w *work, d *api.Task, ahead time.Duration) task {
 	t := task{w, taskFacts{number: small(d.Task), stage: stageOf(d.State), state: commonOf(clean(d.State)), why: commonOf(clean(d.Reason)), gpus: w.need.gpus}}
 	if d.State.Active() || d.State.Ended() {
@@ -359,7 +359,7 @@ func taskOf(w *work, d *api.Task, ahead time.Duration) task {
 	return t
 }
 
-// label is the task as the verbs take it.
+// label returns the task's name, as arguments of verbs have it.
 func (t *task) label() string {
 	if t.number == whole || t.count.all == 1 {
 		return string(t.id)
@@ -367,7 +367,7 @@ func (t *task) label() string {
 	return fmt.Sprintf("%s.%d", t.id, t.number)
 }
 
-// since is how long the task has run, or ran; 0: it has not.
+// since returns how long the task has run, or ran; 0 if it has not started.
 func (t *task) since(now time.Time) time.Duration {
 	switch {
 	case t.began == 0:

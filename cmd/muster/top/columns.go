@@ -1,6 +1,6 @@
 package top
 
-// The columns of the lists. A further figure is a further row here.
+// The columns of the lists. To show another figure, add a row to a table here.
 
 import (
 	"cmp"
@@ -18,14 +18,14 @@ import (
 
 // column is a column of a list.
 type column[T any] struct {
-	head  string // also its name in the line of orders
-	least int    // its width
-	most  int    // 0: as least. It gets more where there is room
-	from  int    // it is shown on screens of at least this width
-	right bool   // its cells end at the same place
+	head  string // also its name as a sort order
+	least int    // its least width
+	most  int    // its greatest width, if the screen has space for it; 0: least
+	from  int    // least width of a screen on which it is shown
+	right bool   // its cells are aligned to the right
 	cell  func(x T, width int, now time.Time) cell
-	key   func(x T, now time.Time) rank // nil: nobody sorts by it
-	all   bool                          // its key is measured, so all GPUs must be measured to sort by it
+	key   func(x T, now time.Time) rank // nil: the list cannot be sorted by it
+	all   bool                          // its key is a reading, so sorting by it needs the readings of all GPUs
 }
 
 // look is how a text is drawn.
@@ -49,7 +49,7 @@ type cell struct {
 
 func text(s string) cell { return cell{text: s} }
 
-// none is what is not known.
+// none is the cell of an unknown value.
 var none = cell{unknown, faint}
 
 func number(n float64) rank { return rank{n: n} }
@@ -102,7 +102,7 @@ func about(d time.Duration) string {
 	return fmt.Sprintf("%dd", d/(24*time.Hour))
 }
 
-// held is how much of the GPUs of the node jobs hold.
+// held returns how much of the node's GPUs jobs hold.
 func (n *node) held() (held float64) {
 	for _, d := range n.gpus {
 		held += d.held()
@@ -110,7 +110,7 @@ func (n *node) held() (held float64) {
 	return held
 }
 
-// held is how much of the GPU jobs hold, from 0 to 1.
+// held returns how much of the GPU jobs hold, from 0 to 1.
 func (d *device) held() float64 {
 	if len(d.jobs) == 0 {
 		return 0
@@ -118,10 +118,10 @@ func (d *device) held() float64 {
 	return min(max(0, 1-d.free), 1)
 }
 
-// share writes a number of GPUs of which shares count as such.
+// share writes a number of GPUs, in which a share of a GPU counts as a fraction.
 func share(gpus float64) string { return strconv.FormatFloat(math.Round(gpus*1000)/1000, 'f', -1, 64) }
 
-// model is that of the first GPU; the others of a host are usually the same.
+// model returns the model of the first GPU; the other GPUs of a host are usually the same.
 func (n *node) model() string {
 	if len(n.gpus) == 0 {
 		return ""
@@ -164,7 +164,8 @@ func nodeTasks(n *node, _ int, _ time.Time) cell {
 	return text(strconv.Itoa(n.running))
 }
 
-// sums are means and sums over those GPUs of a node of which they are known; -1, or 0 for power and heat: of none.
+// sums sum up the readings of a node's GPUs: busy and full are means, power is a sum, heat the maximum. GPUs without a
+// reading are left out. If no GPU has one, busy and full are -1, and power and heat are 0.
 type sums struct {
 	busy, full, power float64
 	heat              int
@@ -196,7 +197,7 @@ func (n *node) sums(now time.Time) sums {
 	return s
 }
 
-// past is the mean of the last readings of all GPUs.
+// past returns the mean of the last readings of all GPUs.
 func (n *node) past(width int) []int8 {
 	all := make([]int8, 0, width)
 	for i := width; i > 0; i-- {
@@ -251,7 +252,7 @@ func gpuUsed(d *device, _ int, _ time.Time) cell {
 	return text(job.Size(r.used).String() + "/" + job.Size(d.memory).String())
 }
 
-// holder names the job that holds a GPU, with its user.
+// holder returns the job that holds a GPU, with its user.
 func (c *cluster) holder(d *device) string {
 	id := first(d.jobs)
 	if id == "" {
@@ -264,7 +265,7 @@ func (c *cluster) holder(d *device) string {
 	return w.user.is() + "/" + w.name
 }
 
-// state says what is wrong with a GPU, or else who holds it.
+// state returns what is wrong with a GPU, or else who holds it.
 func (c *cluster) state(d *device, now time.Time) cell {
 	switch {
 	case !d.node.answers():
@@ -373,7 +374,7 @@ func degrees(c int) cell {
 	return text(fmt.Sprintf("%d°C", c))
 }
 
-// bar draws a percentage, with the figure behind it; below zero it is not known.
+// bar draws a percentage, with the figure behind it. A negative percentage means not known.
 func bar(percent float64, width int) cell {
 	room := max(width-5, 1)
 	if percent < 0 || math.IsNaN(percent) {

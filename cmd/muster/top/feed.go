@@ -1,6 +1,6 @@
 package top
 
-// The feed: what the daemon says, as messages for the model.
+// The feed: asks the daemon, and turns its answers and events into messages for the model.
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	batchWait = 200 * time.Millisecond // so long events are collected
+	batchWait = 200 * time.Millisecond // for how long events are collected
 	batchMost = 512
 	tryAgain  = time.Second // after the client has given up
 	pageSize  = 500
@@ -22,7 +22,7 @@ const (
 // feed asks a daemon.
 type feed struct{ daemon Daemon }
 
-// What is listed: not the links of GPUs, nor addresses of nodes.
+// The fields that are requested. Links of GPUs and addresses of nodes are left out.
 var (
 	nodeFields    = []string{"id", "name", "state", "detail", "labels", "cpus", "memory", "free", "running", "age"}
 	gpuFields     = []string{"node_id", "uuid", "index", "model", "class", "memory", "memory_used", "utilization", "temperature", "power", "read_at", "health", "detail", "simulated", "free", "job", "jobs"}
@@ -85,7 +85,7 @@ func (f feed) events(ctx context.Context, to chan<- api.Event, send func(any)) {
 	}
 }
 
-// load lists everything. It sends what there is on the way to the last message, which it returns.
+// load lists everything. It sends the nodes and GPUs first, then pages of jobs, and returns the last message.
 func (f feed) load(ctx context.Context, send func(any)) loaded {
 	now := time.Now()
 	nodes, err := f.daemon.ListNodes(ctx, api.ListFilter{Fields: nodeFields})
@@ -157,7 +157,7 @@ func (f feed) cancel(ctx context.Context, x cancel) told {
 	return told{x.label + " is cancelled", false}
 }
 
-// pause waits, or until ctx ends.
+// pause waits for d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -21,12 +21,12 @@ const (
 // line is a line of the screen, made of pieces.
 type line []cell
 
-// sgr are the looks as a terminal takes them: with colours, and without.
+// sgr are the escape sequences of the looks: with colours, and without.
 var sgr = map[look][2]string{
 	faint: {"2", "2"}, strong: {"1", "1"}, good: {"32", ""}, warn: {"33", "1"}, bad: {"1;31", "1"}, chosen: {"7", "7"},
 }
 
-// paint is how looks are written.
+// paint says how looks are written.
 type paint int
 
 const (
@@ -50,10 +50,10 @@ func (l line) write(b io.StringWriter, p paint) {
 	}
 }
 
-// split is how many rows each list has on the screen, without its heading.
+// split is how many rows each list gets on the screen, without its heading.
 type split struct{ upper, tasks int }
 
-// split divides the lines between the lists: each gets what it needs, but none all.
+// split divides the lines between the lists. Each gets what it needs, but none gets all lines.
 func (m *model) split() split {
 	if m.height == 0 { // no screen: all rows
 		return split{m.lists.len(m.upper), m.lists.len(ofTasks)}
@@ -99,7 +99,7 @@ func (m *model) frame(p paint) string {
 	return b.String()
 }
 
-// text is the line without looks.
+// text returns the line without looks.
 func (l line) text() string {
 	var b strings.Builder
 	l.write(&b, bare)
@@ -146,7 +146,7 @@ func (l line) within(width int) line {
 	return l
 }
 
-// headLines is the top of the screen: the totals, and what is wrong.
+// headLines returns the top of the screen: the totals, and the warnings.
 func headLines(m *model) []line {
 	t := m.totals
 	parts := []string{counted(t.nodes, "node")}
@@ -178,7 +178,7 @@ func headLines(m *model) []line {
 	return lines
 }
 
-// warningsOf says what is wrong with the picture.
+// warningsOf returns why the view may be incomplete or out of date.
 func warningsOf(m *model) (all []string) {
 	if m.link.why != "" {
 		all = append(all, fmt.Sprintf("no news for %s: %s", short(m.now.Sub(m.link.lost)), m.link.why))
@@ -195,7 +195,7 @@ func warningsOf(m *model) (all []string) {
 	return all
 }
 
-// footLines is the bottom of the screen: a question, a message, or the keys.
+// footLines returns the bottom of the screen: a question, a message, or the keys.
 func footLines(m *model) []line {
 	if m.height == 0 {
 		return nil
@@ -288,8 +288,8 @@ func list[T any](m *model, k kind, rows []T, columns []column[T], most int) []li
 	return lines
 }
 
-// whatFits leaves out columns that a screen has no room for, instead of cutting the last one. The first to go are those of
-// the widest screens.
+// whatFits leaves out columns if the screen is too narrow, instead of cutting the last column. It first leaves out the
+// columns that need the widest screen.
 func whatFits[T any](columns []column[T], width, gap int) []column[T] {
 	for width > 0 {
 		needs, at := 1-gap, 0
@@ -312,7 +312,7 @@ func (l line) chosen() line {
 	return line{{"›" + strings.TrimPrefix(l.text(), " "), chosen}}
 }
 
-// emptyText says why a list is.
+// emptyText says why a list is empty.
 func emptyText(m *model, k kind) string {
 	switch {
 	case !m.link.began:
@@ -342,7 +342,8 @@ func columnWidths[T any](columns []column[T], rows []T, m *model) []bounds {
 	return all
 }
 
-// spread gives the columns what room there is, beginning with the narrowest of those that want more.
+// spread distributes the spare width. Each character goes to the column that has got the fewest so far and may still
+// grow.
 func spread(all []bounds, width, gap int) []int {
 	widths := make([]int, len(all))
 	room := width - 1 - gap*(len(all)-1)
@@ -365,7 +366,7 @@ func spread(all []bounds, width, gap int) []int {
 	return widths
 }
 
-// heading is the line above a list: its columns, how it is sorted, and how many rows there are.
+// heading returns the line above a list: its columns, how it is sorted, and how many rows there are.
 func heading[T any](m *model, k kind, columns []column[T], widths []int, gap string, most int) line {
 	w := &m.wishes[k]
 	var b strings.Builder

@@ -11,17 +11,17 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// prompt is a line that the user writes, or a question with yes or no.
+// prompt is a line that the user types, or a yes-or-no question.
 type prompt struct {
 	label string
 	text  string
-	asks  bool // only y or something else
-	// filter has the list follow the text while it is written.
+	asks  bool // it is a question: y means yes, any other key no
+	// filter means that the list is filtered by the text while the user types.
 	filter bool
 	done   func(text string) []any
 }
 
-// maxPrompt bounds what the user writes.
+// maxPrompt bounds what the user types, in bytes.
 const maxPrompt = 256
 
 func (p *prompt) write(s string) {
@@ -103,7 +103,7 @@ func (m *model) press(k pressed) []any {
 	return nil
 }
 
-// turn shows the nodes in the upper half, or the GPUs.
+// turn switches the upper half between nodes and GPUs.
 func (m *model) turn() {
 	upper := ofNodes
 	if m.upper == ofNodes {
@@ -116,7 +116,7 @@ func (m *model) turn() {
 	m.move(upper, 0)
 }
 
-// escape takes back the last choice.
+// escape removes the filter of the list; without a filter, it shows all nodes again.
 func (m *model) escape() {
 	switch w := &m.wishes[m.focus]; {
 	case w.filter != "":
@@ -171,7 +171,7 @@ func (m *model) filter() {
 	m.prompt = &prompt{label: "only " + k.noun() + " with: ", text: m.wishes[k].filter, filter: true, done: func(string) []any { return nil }}
 }
 
-// filterNow has the list follow the filter that is being written.
+// filterNow applies the filter that the user is typing.
 func (m *model) filterNow() {
 	if m.prompt != nil && m.prompt.filter {
 		m.wishes[m.focus].filter = m.prompt.text
@@ -179,7 +179,7 @@ func (m *model) filterNow() {
 	}
 }
 
-// answer carries out a key while a line is written or a question is open.
+// answer carries out a key while a prompt is open.
 func (m *model) answer(k pressed) []any {
 	p := m.prompt
 	if p.asks {
@@ -243,7 +243,7 @@ func (m *model) act(key string) []any {
 	return nil
 }
 
-// confine shows only the selected node, or all again.
+// confine shows only the selected node, or all nodes again.
 func (m *model) confine() {
 	if m.stale.wish = true; m.only != "" {
 		m.only = ""
@@ -286,7 +286,7 @@ func (m *model) cancel(t *task, all bool) {
 	m.prompt = &prompt{label: "cancel " + x.label + t.hits(x.task == whole) + "? y: yes, any other key: no ", asks: true, done: func(string) []any { return []any{x} }}
 }
 
-// hits says what a cancellation ends.
+// hits returns what a cancellation ends, for people.
 func (t *task) hits(all bool) string {
 	who := fmt.Sprintf(" (%s of %s)", dash(t.name), t.user.is())
 	if !all {

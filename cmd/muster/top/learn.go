@@ -1,6 +1,6 @@
 package top
 
-// How what is known of the cluster changes: by listings, by events, and by readings of GPUs.
+// Updates of the cluster: by listings, by events, and by readings of GPUs.
 
 import (
 	"cmp"
@@ -12,8 +12,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// The answer to load: hosts, then pages, and then loaded. What is already known is kept and brought up to date, so that a
-// cluster need not be there twice.
+// The answer to load: hosts, then pages, and then loaded. They update what is known already, so that memory never holds
+// the cluster twice.
 type (
 	hosts struct { // all nodes and GPUs
 		nodes   []*node
@@ -25,10 +25,10 @@ type (
 		jobs  []*work
 		ahead map[job.Group]float64 // as in cluster
 	}
-	loaded struct { // there is nothing more
+	loaded struct { // the end of the listing
 		left  bool
 		bytes int
-		err   error // the listing is not whole
+		err   error // the listing is incomplete
 	}
 )
 
@@ -59,7 +59,7 @@ func (c *cluster) list(h hosts) {
 	}
 }
 
-// renew notes what is told of the GPU now.
+// renew updates the GPU to what was reported now, and keeps its history.
 func (d *device) renew(to *device) {
 	r, of := to.reading, d.node
 	to.reading, to.past = d.reading, d.past
@@ -68,8 +68,8 @@ func (d *device) renew(to *device) {
 	d.take(r)
 }
 
-// listed ends a listing: jobs that are not in it, and of which nobody has told since it began, have gone. Those that have
-// just ended stay.
+// listed ends a listing. It drops jobs that are not in the listing and that no event has reported since it began. Jobs
+// that have just ended stay.
 func (c *cluster) listed(left bool) {
 	c.left = left
 	for id, w := range c.jobs {
@@ -79,8 +79,8 @@ func (c *cluster) listed(left bool) {
 	}
 }
 
-// add notes jobs that were listed. Those that the last listings had are there until this one has ended, so there may be
-// twice as many; more are there only if one listing after the other breaks off.
+// add notes jobs that were listed. Jobs of the previous listing stay until this one has ended, so there may be twice
+// maxJobs. There would be more only if listings failed again and again.
 func (c *cluster) add(p page) {
 	maps.Copy(c.ahead, p.ahead)
 	for _, w := range p.jobs {
@@ -122,7 +122,7 @@ func (c *cluster) drop(id job.ID) {
 	delete(c.over, id)
 }
 
-// device returns a GPU; nil: there is none.
+// device returns a GPU, or nil if there is no such GPU.
 func (c *cluster) device(of job.Peer, uuid string) *device {
 	if n := c.nodes[of]; n != nil {
 		return n.device(uuid)
@@ -146,7 +146,7 @@ func (c *cluster) hear(e *api.Event, now time.Time) (again bool) {
 	case e.Kind == api.EventGap:
 		return true
 	case e.Kind == api.EventOpen || e.Kind == api.EventSilent:
-		return e.NodeID != "" // what the member has told meanwhile is not told again
+		return e.NodeID != "" // events of this member may have been missed
 	case e.Kind == api.EventGone:
 		c.drop(e.ID)
 	case e.Job != nil:
@@ -184,7 +184,7 @@ func (c *cluster) hearNode(d *api.Node, now time.Time) (again bool) {
 	}
 	c.moved = true
 	devices := old.gpus
-	*old = *nodeOf(d, now) // the GPUs refer to it
+	*old = *nodeOf(d, now) // in place, because the GPUs refer to it
 	old.gpus, old.seen = devices, now
 	return false
 }
@@ -224,8 +224,8 @@ func (c *cluster) forget(now time.Time) (any bool) {
 // totals are sums over the nodes that answer.
 type totals struct {
 	nodes, lost, gpus int
-	held              float64 // GPUs; a share counts as such
-	busy              int     // mean utilization of those GPUs of which it is known; -1 unless all were measured just now
+	held              float64 // GPUs; a share of a GPU counts as a fraction
+	busy              int     // mean utilization of the GPUs for which it is known; -1 unless all have a new reading
 	power             float64
 	running, waiting  int
 }

@@ -30,7 +30,7 @@ type wish struct {
 	reverse bool
 	filter  string
 	at      string // the key of the selected row
-	row     int    // its place
+	row     int    // its index
 	first   int    // the first row on the screen
 }
 
@@ -58,7 +58,7 @@ func (l *lists) key(k kind, i int) string {
 	return l.tasks[i].label()
 }
 
-// hosts fills the lists of nodes and GPUs. only is the node to which they are confined; empty: all.
+// hosts fills the lists of nodes and GPUs. If only is not empty, they show only this node.
 func (l *lists) hosts(c *cluster, only job.Peer, wishes *[kinds]wish, now time.Time) {
 	l.nodes, l.gpus = l.nodes[:0], l.gpus[:0]
 	nodes, gpus := strings.ToLower(wishes[ofNodes].filter), strings.ToLower(wishes[ofGPUs].filter)
@@ -81,7 +81,7 @@ func (l *lists) hosts(c *cluster, only job.Peer, wishes *[kinds]wish, now time.T
 	sortBy(l.gpus, gpuColumns(c), &wishes[ofGPUs], now)
 }
 
-// work fills the list of tasks. Unless it begins anew, only rows that have changed find new places.
+// work fills the list of tasks. If anew is false, it only removes old rows and inserts new ones, unless these are many.
 func (l *lists) work(c *cluster, only job.Peer, w *wish, anew bool, now time.Time) {
 	const many = 512
 	filter := strings.ToLower(w.filter)
@@ -111,8 +111,8 @@ func (l *lists) work(c *cluster, only job.Peer, w *wish, anew bool, now time.Tim
 	c.fresh, c.gone = nil, false
 }
 
-// mayRunOn reports whether a task belongs to the list of one node; empty: of all. Tasks of large jobs are not told singly:
-// some of them may run there.
+// mayRunOn reports whether a task belongs to the list of a node; an empty node means all nodes. The tasks of a large
+// job are not listed one by one, so some of them may run on the node.
 func (t *task) mayRunOn(node job.Peer) bool {
 	return node == "" || t.node.is() == node || t.number == whole && t.count.active > 0
 }
@@ -184,7 +184,7 @@ func (w *wish) turned(order int) int {
 	return order
 }
 
-// rank is what rows are sorted by: a number, or where all have the same, a text.
+// rank is what rows are sorted by: a number, and a text where numbers are equal.
 type rank struct {
 	n    float64
 	text string
@@ -204,7 +204,7 @@ func byGPU(a, b *device) int {
 	return cmp.Or(byNode(a.node, b.node), cmp.Compare(a.index, b.index), strings.Compare(a.uuid, b.uuid))
 }
 
-// byTask puts first what runs, then what waits, then what has ended; the newest first.
+// byTask puts running tasks first, then waiting, then ended ones; within each, the newest job first.
 func byTask(a, b *task) int {
 	if order := cmp.Compare(a.stage, b.stage); order != 0 {
 		return order

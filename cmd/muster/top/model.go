@@ -1,6 +1,7 @@
 package top
 
-// The model: what is known and what the user sees of it. It is a function of messages and the time, and asks for effects.
+// The model: what is known and what the user sees of it. It depends only on messages and the time, and returns the
+// effects to carry out.
 
 import (
 	"slices"
@@ -22,13 +23,13 @@ type (
 		bytes int
 		err   error
 	}
-	told struct { // how something went that the user has asked for
+	told struct { // the result of something that the user has asked for
 		text   string
 		failed bool
 	}
 	ticked  struct{}
 	sized   struct{ width, height int }
-	pressed struct{ key, text string } // its name, and what it writes
+	pressed struct{ key, text string } // name of the key, and the text that it types
 	pasted  struct{ text string }
 )
 
@@ -41,7 +42,7 @@ type (
 	}
 	cancel struct {
 		id    job.ID
-		task  int // whole: all of them
+		task  int // whole: all tasks
 		label string
 	}
 	verb struct {
@@ -55,27 +56,27 @@ type (
 // How much may be asked of the daemon.
 const (
 	quietRate   = 2 << 10  // bytes a second of readings of the GPUs on the screen
-	sortedRate  = 64 << 10 // of readings of all GPUs, for an order by what is measured
+	sortedRate  = 64 << 10 // of readings of all GPUs, if a list is sorted by them
 	loadRate    = 128 << 10
 	loadPause   = 2 * time.Second // between two listings at least
 	longest     = time.Minute     // and at most
 	maxQueued   = 10_000          // events that come while everything is listed
-	fewGPUs     = 32              // of so few all are measured all the time
-	mostNodes   = 100             // whose GPUs are measured at a time
+	fewGPUs     = 32              // up to this number all GPUs are always measured
+	mostNodes   = 100             // nodes whose GPUs are measured at a time
 	saidFor     = 10 * time.Second
-	rebuildRows = 1000 // longer lists are sorted anew with each tick only
+	rebuildRows = 1000 // longer lists are updated only with each tick
 )
 
-// link is how far the daemon has been asked.
+// link is the state of the requests to the daemon.
 type link struct {
 	open      bool
-	why       string    // it does not answer
-	lost      time.Time // since when
+	why       string    // why the daemon does not answer
+	lost      time.Time // since when it does not answer
 	stale     bool      // everything must be listed
 	loading   bool
 	began     bool // everything has been listed once
 	nextLoad  time.Time
-	queue     []api.Event // those that came meanwhile
+	queue     []api.Event // events that came during the listing
 	measuring bool
 	nextRead  time.Time
 	lastRead  time.Time
@@ -111,19 +112,19 @@ type model struct {
 	height  int
 }
 
-// stale is what must be made anew.
+// stale says what must be computed again.
 type stale struct {
 	lists bool // something has changed
 	wish  bool // the user wants other rows, or another order
 	frame bool
-	next  time.Time // not before that events cause a frame again: the first shows at once, and those that follow with the tick
+	next  time.Time // events cause no frame before this time: the first is shown at once, and those that follow with the tick
 }
 
 func newModel(only job.Peer, refresh time.Duration) *model {
 	return &model{only: only, fixed: only != "", refresh: refresh, cluster: newCluster(), totals: totals{busy: -1}, focus: ofTasks, upper: ofNodes}
 }
 
-// update carries out a message, and returns what is to be done.
+// update handles a message, and returns the effects to carry out.
 func (m *model) update(msg any, now time.Time) (effects []any) {
 	m.now = now
 	switch msg := msg.(type) {
@@ -161,7 +162,7 @@ func (m *model) update(msg any, now time.Time) (effects []any) {
 	_, tick := msg.(ticked)
 	if tick {
 		m.stale.lists = m.cluster.forget(now) || m.stale.lists
-		m.cluster.moved = m.cluster.moved || m.wishes[m.upper].order != "" // by what is measured, or grows old
+		m.cluster.moved = m.cluster.moved || m.wishes[m.upper].order != "" // the order may depend on readings or on ages
 	}
 	_, events := msg.(changes)
 	m.stale.frame = !events || m.small() && !now.Before(m.stale.next)
@@ -174,14 +175,14 @@ func (m *model) update(msg any, now time.Time) (effects []any) {
 	return append(effects, m.ask()...)
 }
 
-// small reports whether the lists are so short that a change is shown at once, and not with the next tick.
+// small reports whether the lists are short enough to show a change at once, and not with the next tick.
 func (m *model) small() bool { return len(m.cluster.jobs)+m.cluster.gpus < rebuildRows }
 
 func (m *model) say(text string, failed bool) {
 	m.said = said{clean(text), failed, m.now.Add(saidFor)}
 }
 
-// hear notes events. While everything is listed they are kept: the listing may be older than they are.
+// hear notes events. During a listing it also keeps them, because the answer may be older than the events.
 func (m *model) hear(events []api.Event) {
 	m.stale.lists = true
 	for i := range events {
@@ -208,7 +209,7 @@ func (m *model) load(l loaded) {
 		m.link.began = true
 	}
 	m.stale.lists = true
-	for i := range m.link.queue { // what was listed may be older
+	for i := range m.link.queue { // the answer may be older than these events
 		m.cluster.hear(&m.link.queue[i], m.now)
 	}
 	m.link.queue = nil
@@ -227,14 +228,14 @@ func (m *model) measured(a measured) {
 		return // the stream of events says so, too
 	}
 	m.link.tag = a.tag
-	if a.same { // that does not make the readings newer: a node that has stopped to measure has the same for ever
+	if a.same { // the same readings again are not newer: a node that no longer measures returns the same for ever
 		return
 	}
 	m.cluster.measure(a.gpus, m.now)
 	m.cluster.moved = m.cluster.moved || m.sortsReadings()
 }
 
-// pace is how long to wait after an answer of so many bytes.
+// pace returns how long to wait after an answer of this size, so that answers stay below rate bytes a second.
 func pace(least time.Duration, bytes, rate int) time.Duration {
 	return min(max(least, time.Duration(bytes)*time.Second/time.Duration(rate)), longest)
 }
@@ -257,7 +258,7 @@ func (m *model) ask() (effects []any) {
 		return effects
 	}
 	next := l.nextRead
-	if !slices.Equal(nodes, l.nodes) { // the user has gone on to others
+	if !slices.Equal(nodes, l.nodes) { // other nodes are on the screen now
 		l.tag = ""
 		next = l.lastRead.Add(min(m.refresh, time.Second))
 	}
@@ -268,7 +269,8 @@ func (m *model) ask() (effects []any) {
 	return append(effects, measure{nodes, l.tag})
 }
 
-// watched returns the nodes whose GPUs are to be measured: those on the screen, or none for all. any says that there are some.
+// watched returns the nodes whose GPUs are to be measured: those on the screen, or none if all nodes are meant. any is
+// false if nothing is to be measured.
 func (m *model) watched() (nodes []job.Peer, any bool) {
 	if m.cluster.gpus == 0 || m.width == 0 && m.height == 0 {
 		return nil, false
@@ -295,7 +297,7 @@ func (m *model) watched() (nodes []job.Peer, any bool) {
 	return nodes, len(nodes) > 0
 }
 
-// sortsReadings reports whether the order of the upper list is by what is measured.
+// sortsReadings reports whether the upper list is sorted by readings.
 func (m *model) sortsReadings() bool {
 	order := m.wishes[m.upper].order
 	if m.upper == ofNodes {
@@ -304,7 +306,7 @@ func (m *model) sortsReadings() bool {
 	return slices.ContainsFunc(gpuColumns(m.cluster), func(c column[*device]) bool { return c.all && c.head == order })
 }
 
-// rebuild makes the lists anew. The selected rows stay selected.
+// rebuild updates the lists. The selected rows stay selected.
 func (m *model) rebuild() {
 	c := m.cluster
 	if m.stale.wish || c.moved || c.anew {

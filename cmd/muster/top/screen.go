@@ -17,16 +17,16 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// screen is the model as bubbletea takes it.
+// screen adapts the model to bubbletea: it is a tea.Model.
 type screen struct {
 	ctx    context.Context //nolint:containedctx // bubbletea calls Update without one
 	cfg    Config
 	feed   feed
-	send   func(any) // a message to Update
+	send   func(any) // sends a message to Update
 	model  *model
 	canvas *canvas
 	last   time.Time // when the canvas was drawn
-	due    bool      // it will be drawn
+	due    bool      // a message to draw it is on its way
 	rested time.Time // when memory was given back
 }
 
@@ -45,14 +45,14 @@ func newScreen(ctx context.Context, cfg Config, f feed, out io.Writer) *screen {
 	return &screen{ctx: ctx, cfg: cfg, feed: f, model: newModel(cfg.Node, cfg.Refresh), canvas: c, rested: time.Now()}
 }
 
-// Init starts the clock.
+// Init starts the ticks.
 func (s *screen) Init() tea.Cmd { return s.tick() }
 
 func (s *screen) tick() tea.Cmd {
 	return tea.Tick(s.cfg.Refresh, func(time.Time) tea.Msg { return ticked{} })
 }
 
-// answered keeps from bubbletea what the terminal answers about itself: it draws nothing.
+// answered handles what the terminal answers about its modes. bubbletea does not need that, because it draws nothing.
 func (s *screen) answered(_ tea.Model, msg tea.Msg) tea.Msg { //nolint:ireturn // bubbletea wants it so
 	if r, ok := msg.(tea.ModeReportMsg); ok {
 		if r.Mode == ansi.ModeSynchronizedOutput && r.Value == ansi.ModeReset {
@@ -72,7 +72,7 @@ func (s *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) { //nolint:ireturn // 
 		ours = pressed{msg.String(), msg.Text}
 	case tea.PasteMsg:
 		ours = pasted{msg.Content}
-	case resized, tea.ResumeMsg: // while the program was stopped nobody told it the size
+	case resized, tea.ResumeMsg: // a stopped program does not learn of a new size
 		width, height := s.cfg.Size()
 		s.canvas.resize(width)
 		ours = sized{width, height}
@@ -139,7 +139,7 @@ func (s *screen) start(effect any) tea.Cmd {
 	return tea.Quit
 }
 
-// told says how the verb ended. What it had to say the user has read.
+// told returns the error if the verb could not be run. If it ran and failed, the user has read its message.
 func (r returned) told() told {
 	if exit := (&exec.ExitError{}); r.err != nil && !errors.As(r.err, &exit) {
 		return told{r.err.Error(), true}

@@ -1,10 +1,10 @@
 // Package top draws a live view of the cluster on a terminal: nodes, GPUs and tasks.
 //
-// A daemon keeps one picture of the cluster while somebody looks. top lists it once, follows its events, and asks from
-// time to time for the readings of the GPUs that are on the screen, since readings are no events.
+// A daemon keeps a view of the whole cluster while somebody watches. top lists it once, and then follows its events.
+// Readings of GPUs are not events, so top asks from time to time for those of the GPUs on the screen.
 //
-// The model decides everything: it is a function of messages and the time, and returns what is to be asked or done. The
-// feed asks the daemon. bubbletea has the terminal, reads its keys and gives it to other verbs; the canvas draws on it.
+// The model decides everything: it depends only on messages and the time, and returns what to ask or to do. The feed
+// asks the daemon. bubbletea controls the terminal, reads its keys and hands it to other verbs; the canvas draws on it.
 package top
 
 import (
@@ -34,11 +34,11 @@ type Daemon interface {
 	Cancel(ctx context.Context, id job.ID, x api.Change) (api.Job, error)
 }
 
-// Config says what is shown, and where.
+// Config says what is shown, and how.
 type Config struct {
 	Daemon  Daemon
 	Node    job.Peer      // only this node; empty: all
-	Refresh time.Duration // how often the screen follows, and readings are asked for
+	Refresh time.Duration // how often the screen is updated, and readings are requested
 	Colours bool
 	Size    func() (columns, lines int)   // of the terminal; needed by Run only
 	Rest    func()                        // gives back memory that is not in use; nil: nothing to do
@@ -46,21 +46,22 @@ type Config struct {
 }
 
 const (
-	// frames is how often the terminal is written to at most, a second.
+	// frames is how many times a second the terminal is written to at most.
 	frames = 10
-	// restEvery is how often memory is given back. That happens after each listing, too, which needs more than what follows.
+	// restEvery is how often unused memory is given back. That also happens after each listing, which needs more memory
+	// than what follows.
 	restEvery = 15 * time.Second
 )
 
-// Run shows the view on a terminal until the user leaves it or ctx ends. It takes no signal but that of another size:
-// Ctrl-C is a key here, and where another verb has the terminal it is for that verb, also if the view comes back before the
-// signal is seen.
+// Run shows the view on a terminal until the user leaves it or ctx ends. It handles no signal except that for a new
+// size of the terminal. Ctrl-C is a key here. While another verb has the terminal, Ctrl-C is for that verb, even if the
+// view comes back before the signal arrives.
 func Run(ctx context.Context, cfg Config, in io.Reader, out io.Writer) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	f := feed{cfg.Daemon}
 	s := newScreen(ctx, cfg, f, out)
-	// The library has no more than one cell to draw, and takes the canvas for no terminal whose size it should follow.
+	// The library draws only one cell. It does not take the canvas for a terminal, so it does not follow its size.
 	p := tea.NewProgram(s, tea.WithInput(in), tea.WithOutput(s.canvas), tea.WithWindowSize(1, 1), tea.WithFilter(s.answered),
 		tea.WithContext(ctx), tea.WithFPS(frames), tea.WithoutSignalHandler())
 	s.send = func(msg any) { p.Send(msg) }
@@ -87,7 +88,8 @@ func Run(ctx context.Context, cfg Config, in io.Reader, out io.Writer) error {
 	return err
 }
 
-// Once returns a frame with all rows, at most so wide. With 0 no cell is cut, and there is nothing but text.
+// Once returns a frame with all rows, at most width columns wide. If width is 0, no cell is cut, and the frame is plain
+// text.
 func Once(ctx context.Context, cfg Config, width int) (string, error) {
 	now := time.Now()
 	m := newModel(cfg.Node, cfg.Refresh)
