@@ -18,7 +18,7 @@ const (
 	// maxCopied bounds the tasks whose output is copied at the same time. Further tasks follow in the order of their
 	// numbers.
 	maxCopied = 16
-	// maxLine bounds the part of a line that waits for its end.
+	// maxLine bounds how much of an unfinished line is held back until its end.
 	maxLine = 64 << 10
 )
 
@@ -38,7 +38,7 @@ func (l allLogs) copy(ctx context.Context, mu *sync.Mutex, out io.Writer) error 
 	var copies sync.WaitGroup
 	var errs errorList
 	free := make(chan struct{}, maxCopied)
-	before := make(chan struct{}) // closed when the task before has been copied
+	before := make(chan struct{}) // closed when the previous task has been copied
 	close(before)
 	for t, err := range l.client.AllTasks(ctx, l.job, api.TaskFilter{Tasks: l.tasks}) {
 		if err != nil {
@@ -54,7 +54,7 @@ func (l allLogs) copy(ctx context.Context, mu *sync.Mutex, out io.Writer) error 
 		copies.Go(func() {
 			defer func() {
 				if turn != nil {
-					<-turn // a task without output lets none before it be overtaken
+					<-turn // a task without output still waits for the tasks before it
 				}
 				close(done)
 				<-free

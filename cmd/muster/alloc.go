@@ -1,6 +1,6 @@
 package main
 
-// The verb alloc: a job that holds its place while a shell runs here; and run --in, which runs steps in it.
+// The verb alloc: a job that keeps its nodes while a shell runs here; and run --in, which runs steps in it.
 
 import (
 	"bytes"
@@ -23,7 +23,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// holder is the command of a job that holds its place. It ends when its input does.
+// holder is the command of a job that only keeps its nodes. It ends when its input does.
 const holder = "cat"
 
 // shellVariables are the variables of the job's tasks that a shell of muster alloc gets too. The others are those of
@@ -88,7 +88,7 @@ func userShell() string {
 	return "/bin/sh"
 }
 
-// allocation is a job that holds its place as long as its tasks have input.
+// allocation is a job that keeps its nodes as long as its tasks have input.
 type allocation struct {
 	streams
 
@@ -145,7 +145,7 @@ func (a *allocation) hold(ctx, feeding context.Context) (release func(), err err
 		ends = append(ends, w)
 		inputs.Go(func() {
 			began := sync.OnceFunc(func() { ready <- struct{}{} })
-			_, _ = a.client.SendInput(feeding, a.job.ID, t.Task, api.Input{From: r, Began: began}) // the end of the job is told elsewhere
+			_, _ = a.client.SendInput(feeding, a.job.ID, t.Task, api.Input{From: r, Began: began}) // the job's end is reported elsewhere
 			began()
 		})
 	}
@@ -210,7 +210,7 @@ func (a *allocation) nodes() string {
 	return printable(nodeNames(names))
 }
 
-// tellEnd says when the job ends before its shell.
+// tellEnd prints when the job ends before its shell does.
 func (a *allocation) tellEnd(ctx context.Context) {
 	jobs, err := a.client.Wait(ctx, []job.ID{a.job.ID}, nil)
 	if err == nil && ctx.Err() == nil && len(jobs) == 1 && jobs[0].State != job.Succeeded {
@@ -218,11 +218,11 @@ func (a *allocation) tellEnd(ctx context.Context) {
 	}
 }
 
-// local runs a command on this host with the streams of this program. Keys such as Ctrl-C are for the command. If this
-// program is told to end, the command gets HUP.
+// local runs a command on this host with the streams of this program. Keys such as Ctrl-C reach only the command. If
+// this program is told to end, the command gets SIGHUP.
 func (a *allocation) local(command, env []string) (code int, err error) {
 	keys, ends, done := make(chan os.Signal, 1), make(chan os.Signal, 1), make(chan struct{})
-	signal.Notify(keys, unix.SIGINT, unix.SIGQUIT) // to ignore them in a way that the command does not inherit
+	signal.Notify(keys, unix.SIGINT, unix.SIGQUIT) // ignores them; unlike signal.Ignore, the command does not inherit it
 	signal.Notify(ends, unix.SIGTERM, unix.SIGHUP)
 	defer signal.Stop(keys)
 	defer signal.Stop(ends)
@@ -310,7 +310,7 @@ type steps struct {
 }
 
 // inAll runs the command in all tasks at once. Each line of output begins with the number of its task. Only the first
-// task gets the input; nil: none does.
+// task gets the input; if it is nil, no task gets any.
 func (s steps) inAll(ctx context.Context, tasks []int, in io.Reader) error {
 	if s.request.TTY {
 		return usagef("run: -it: job %s has %d tasks; name one, such as --in %s.%d", s.job, len(tasks), s.job, tasks[0])

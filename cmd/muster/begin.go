@@ -11,10 +11,11 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// setBegin is --begin of muster.
+// setBegin takes the value of --begin, as muster has it.
 func setBegin(s *job.Spec, v string) error { return setBeginAt(s, v, false) }
 
-// slurmBegin is --begin of sbatch, with a bare number of seconds in now+60, and dates such as 12/31.
+// slurmBegin takes the value of --begin, as sbatch has it: with a bare number of seconds in now+60, and dates such as
+// 12/31.
 func slurmBegin(s *job.Spec, v string) error { return setBeginAt(s, v, true) }
 
 func setBeginAt(s *job.Spec, v string, slurm bool) error {

@@ -106,12 +106,12 @@ func printable(s string) string { return table.Clean(s) }
 // row adds a line to a table.
 func row(w *table.Sheet, cells ...string) { w.Add(cells...) }
 
-// wrapFlag is of verbs whose text is wrapped on a terminal.
+// wrapFlag returns the flag of verbs whose text is wrapped on a terminal.
 func wrapFlag() *cli.BoolFlag {
 	return &cli.BoolFlag{Name: "wide", Usage: "wrap no lines on a terminal", DisableDefaultText: true}
 }
 
-// roomOf returns into how many columns the text of a verb with wrapFlag is wrapped; 0: it is not.
+// roomOf returns the width in columns to which a verb with wrapFlag wraps its text; 0: it does not.
 func (s streams) roomOf(c *cli.Context) int {
 	if c.Bool("wide") {
 		return 0
@@ -126,7 +126,7 @@ func plural(n int, one, many string) string {
 	return many
 }
 
-// pause waits; it returns false if ctx has ended.
+// pause waits for d; it returns false if ctx has ended.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

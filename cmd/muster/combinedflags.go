@@ -1,6 +1,6 @@
 package main
 
-// Options of a job whose meaning depends on others, also on flags of the command line. They are worked out last.
+// Options of a job whose meaning depends on other options, also on flags of the command line. They are evaluated last.
 
 import (
 	"cmp"
@@ -15,7 +15,7 @@ type lateOptions struct {
 	slurm slurmLate
 }
 
-// finish works the options out. given reports whether the command line has a flag.
+// finish evaluates the options. given reports whether the command line has a flag.
 func (l *lateOptions) finish(given func(flag string) bool, s *job.Spec) (warnings []string, err error) {
 	placed, err := l.slurm.place(given, s)
 	if err == nil {
@@ -39,11 +39,11 @@ func (l *lateOptions) finish(given func(flag string) bool, s *job.Spec) (warning
 	return warnings, err
 }
 
-// gpuCounts holds how many GPUs a job asks for: all its nodes together, each node, or each process on a node. Zero means
-// that it does not say so in this way.
+// gpuCounts holds how many GPUs a job asks for: all its nodes together, each node, or each process on a node. Zero
+// means that the job does not use this way.
 type gpuCounts struct{ whole, perNode, perProcess int }
 
-// setGPUs and setGPUsPerNode override what was said before, in whichever way.
+// setGPUs and setGPUsPerNode override all earlier GPU options, of any kind.
 func (l *lateOptions) setGPUs(s *job.Spec, v string) error {
 	l.gpus, s.Resources.GPUModel = gpuCounts{}, ""
 	return addGPUs(&l.gpus.whole, s, v)
@@ -65,7 +65,7 @@ func addGPUs(into *int, s *job.Spec, v string) error {
 	return nil
 }
 
-// share sets the GPUs of each node. What the job says in several ways must be the same number.
+// share sets the GPUs of each node. If the job asks in several ways, all must result in the same number.
 func (g gpuCounts) share(s *job.Spec) error {
 	nodes, processes := max(1, s.Nodes), max(1, s.TasksPerNode)
 	if g.perProcess < 0 || g.perProcess > job.MaxGPUs || processes > job.MaxCPUs {
@@ -102,7 +102,7 @@ func setKillOnBadExit(s *job.Spec, v string) error {
 	return nil
 }
 
-// setNodes refuses 0, which in a job file means that it says nothing.
+// setNodes refuses 0, which in a job file means not set.
 func (l *lateOptions) setNodes(s *job.Spec, v string) error {
 	l.slurm.gang = true
 	err := number(v, &s.Nodes)

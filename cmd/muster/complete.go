@@ -23,7 +23,7 @@ type place struct {
 	flag   string // the word is the value of this flag
 	typed  string // what there is of that value, after its last comma
 	plain  int    // arguments before it
-	closed bool   // it belongs to a command that muster does not know
+	closed bool   // it belongs to the command line of a job, which muster does not complete
 }
 
 // complete returns the words that may stand in the place of the last one. files reports whether it may be the name of a
@@ -37,7 +37,7 @@ func complete(ctx context.Context, app *cli.App, words []string) (fit []suggesti
 		words, last = append(slices.Clip(words), ""), ""
 	}
 	at := placeAfter(app, words[:len(words)-1])
-	kept := "" // what stays of the last word
+	kept := "" // the part of the last word that stays
 	if name, value, joined := strings.Cut(last, "="); joined && at.flag == "" && isFlag(last) {
 		at.flag, kept, last = at.name(name), name+"=", value
 	}

@@ -18,14 +18,14 @@ import (
 )
 
 const (
-	// completionTime bounds the wait for the daemon: who presses the tab key waits for the answer.
+	// completionTime bounds the wait for the daemon, because the user waits after the tab key.
 	completionTime = 150 * time.Millisecond
 	// completionJobs bounds the jobs that are suggested.
 	completionJobs = 100
 )
 
-// jobArguments has the verbs whose arguments are jobs: how many arguments (0: any number), and the states of the jobs
-// (none: all).
+// jobArguments has the verbs whose arguments are jobs, each with the number of arguments (0: any number) and the states
+// of the jobs (none: all).
 var jobArguments = map[string]struct {
 	most   int
 	states []job.State
@@ -161,7 +161,7 @@ func (at place) dependencies(ctx context.Context) (all []suggestion) {
 	return all
 }
 
-// shares returns the users or projects of which the cluster knows.
+// shares returns the users or projects that the cluster knows.
 func (at place) shares(ctx context.Context, of func(api.User) string) (all []suggestion) {
 	client := at.client()
 	if client == nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// The last word of a command line that asks for completions of the word before it: for the words alone, or with what each
-// is after a tab. If there is no word, the shell completes file names, unless the exit code is 1.
+// The last word of a command line that asks for completions of the word before it: for the words alone, or with a
+// description of each after a tab. If there is no word, the shell completes file names, unless the exit code is 1.
 const (
 	askCompletion = "--generate-bash-completion"
 	askDescribed  = "--generate-completion"
@@ -80,7 +80,7 @@ func answerCompletion(ctx context.Context, app *cli.App, words []string, describ
 	return exitDone
 }
 
-// rejoined undoes that bash makes a word of each colon. split is how much of the last word stands before its last colon then:
+// rejoined joins the words that bash has split at colons. split is the length of the last word up to its last colon;
 // bash replaces only what follows.
 func rejoined(words []string) (joined []string, split int) {
 	for i, w := range words {

@@ -59,7 +59,7 @@ func defaultConfigFile() string {
 	return "config.yaml"
 }
 
-// readConfigFile reads the settings in a file. Without asked the file may be missing.
+// readConfigFile reads the settings in a file. If asked is false, the file may be missing.
 func readConfigFile(path string, asked bool) (configLines, error) {
 	text, err := readFile(path)
 	switch {

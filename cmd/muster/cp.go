@@ -58,8 +58,8 @@ func (v taskVerbs) cp(c *cli.Context) error {
 	return asUsage(copyFiles(c.Context, client, v.err, ask, request, c.Args().Get(1), "--force replaces them"))
 }
 
-// copyFiles copies files of a task to a directory. It writes a line about files that were replaced, and about those that
-// were left out. Files that were there before and were kept are an error, which ends with what to do.
+// copyFiles copies files of a task to a directory. It writes a line about files that were replaced, and about those
+// that were left out. It is an error if existing files were kept; the error ends with what to do.
 func copyFiles(ctx context.Context, client *api.Client, w io.Writer, ask api.FilesRequest, request upload.Extraction, dir, kept string) error {
 	var done upload.Extracted
 	err := client.Files(ctx, ask, func(archive io.Reader) (err error) {
@@ -99,10 +99,10 @@ func listPaths(t upload.PathCount) string {
 	return strings.Join(names, ", ")
 }
 
-// download copies the files that the job asked to keep to the current directory, by the globs that were submitted here. The
-// files of several tasks go to one directory for each task. Files of an earlier job are replaced, unless only a wildcard
-// means them. end is the error with which the job ended. It takes precedence over an error of the copying,
-// which is then only printed.
+// download copies the files that the job asked to keep to the current directory, by the globs that were submitted here.
+// The files of several tasks go to one directory for each task. Existing files are replaced, unless only a wildcard
+// matches them. end is the error with which the job ended. It takes precedence over an error of the copying, which is
+// then only printed.
 func (f follower) download(ctx context.Context, id job.ID, spec job.Spec, end error) error {
 	if len(spec.Download) == 0 || ctx.Err() != nil {
 		return end

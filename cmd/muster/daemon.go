@@ -64,11 +64,11 @@ func (v hostVerbs) daemon(c *cli.Context) error {
 	return err
 }
 
-// exitTwin is EX_CONFIG of sysexits.h: a service manager is not to start the daemon again.
+// exitTwin is EX_CONFIG of sysexits.h. It means that a service manager should not start the daemon again.
 const exitTwin = 78
 
-// logHandlers format the daemon's log and that of libp2p as configured. Of libp2p's own lines they log only errors. Lines
-// that come again and again are counted.
+// logHandlers format the daemon's log and that of libp2p as configured. Of libp2p's lines they log only errors.
+// Repeated lines are counted.
 func logHandlers(w io.Writer, format string, level slog.Leveler) (ours, theirs *logcount.Handler) {
 	of := func(level slog.Leveler) *logcount.Handler {
 		options := &slog.HandlerOptions{Level: level}
@@ -83,8 +83,8 @@ func logHandlers(w io.Writer, format string, level slog.Leveler) (ours, theirs *
 // errRunner means that the runner has failed and has printed why.
 var errRunner = errors.New("runner: failed")
 
-// runnerCommand is the runner of a host's tasks. Daemons start it if the separate program of the runner (runnerProgram)
-// is not embedded or cannot be executed.
+// runnerCommand returns the verb that is the runner of a host's tasks. Daemons start it if the separate program of the
+// runner (runnerProgram) is not embedded or cannot be executed.
 func (v hostVerbs) runnerCommand() *cli.Command {
 	return &cli.Command{
 		Name: "runner", Hidden: true, SkipFlagParsing: true,
@@ -111,7 +111,7 @@ func runnerOf(c *cli.Context, finish func(*runner.Config, *slog.Logger), orphans
 	return nil
 }
 
-// containerRunnerCommand is the runner of a host's containers. Daemons start it.
+// containerRunnerCommand returns the verb that is the runner of a host's containers. Daemons start it.
 func (v hostVerbs) containerRunnerCommand() *cli.Command {
 	return &cli.Command{
 		Name: "container-runner", Hidden: true, SkipFlagParsing: true,
@@ -125,7 +125,7 @@ func (v hostVerbs) containerRunnerCommand() *cli.Command {
 	}
 }
 
-// nvmlAgentCommand queries the NVIDIA driver on behalf of a daemon.
+// nvmlAgentCommand returns the verb that queries the NVIDIA driver on behalf of a daemon.
 func (v hostVerbs) nvmlAgentCommand() *cli.Command {
 	return &cli.Command{
 		Name: "nvml-agent", Hidden: true,

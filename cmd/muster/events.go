@@ -1,6 +1,6 @@
 package main
 
-// The verb that prints what happens in the cluster. For the story of one job see jobstory.go.
+// The verb that prints what happens in the cluster. For the story of one job see story.go.
 
 import (
 	"context"
@@ -114,7 +114,7 @@ func eventFilter(c *cli.Context, client *api.Client) (f api.EventFilter, err err
 		return f, usagef("--since: %w", err)
 	}
 	if f.Once && f.Since.IsZero() {
-		f.Since = time.Unix(0, 0) // all that there are
+		f.Since = time.Unix(0, 0) // all events that are kept
 	}
 	if c.String("job") == "" {
 		return f, nil
@@ -132,7 +132,7 @@ func eventFilter(c *cli.Context, client *api.Client) (f api.EventFilter, err err
 	return f, err
 }
 
-// aside prints what is about the stream itself to stderr. It returns false for any other event.
+// aside prints an event about the stream itself to stderr. It returns false for any other event.
 func (v watchVerbs) aside(e api.Event) bool {
 	switch e.Kind {
 	case api.EventGap:

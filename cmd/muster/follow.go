@@ -35,7 +35,7 @@ func (f follower) copyAndTell(ctx context.Context, j api.Job, out io.Writer) err
 	return f.copyOutput(ctx, j, out)
 }
 
-// followed ends follow after the output was copied, with or without an error.
+// followed finishes follow after the output was copied, with or without an error.
 func (f follower) followed(ctx context.Context, j api.Job, err error) error {
 	id := j.ID
 	if ctx.Err() != nil {

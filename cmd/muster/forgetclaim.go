@@ -1,6 +1,6 @@
 package main
 
-// The verb with which an operator has a host obey an owner that was restored from a backup.
+// The verb with which an operator makes a host obey an owner that was restored from a backup.
 
 import (
 	"fmt"

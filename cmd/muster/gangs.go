@@ -23,7 +23,7 @@ func taskName(j api.Job, number int) string {
 	return l.Name(number)
 }
 
-// taskWord is what a task of the job is called.
+// taskWord returns the word for a task of the job.
 func taskWord(j api.Job) string {
 	if isGang(j) {
 		return "rank"
@@ -66,7 +66,7 @@ func page(j api.Job, l job.Layout) string {
 	return fmt.Sprintf("%s-%s", first, until)
 }
 
-// taskLine tells the state of a task in one line. now is what the clock reads by which its times are.
+// taskLine returns the state of a task in one line. now is the time by the clock that its times are from.
 func taskLine(t api.Task, now time.Time) string {
 	text := string(t.State)
 	if t.Reason != "" {

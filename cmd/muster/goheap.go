@@ -20,7 +20,7 @@ import (
 const (
 	// gcPercent accepts a few MB more of a small heap, so that the garbage collector runs half as often.
 	gcPercent = 200
-	// startsWithin is after how long what a daemon allocates is no part of its start any more.
+	// startsWithin is how long the start of a daemon takes; what it allocates later counts as work.
 	startsWithin = 5 * time.Second
 	// restLook is how often the daemon checks whether it is idle.
 	restLook = 30 * time.Second
@@ -28,15 +28,15 @@ const (
 	// and the DHT need, and as much as a hundred tasks need.
 	restBytes = 8 << 20
 	// lowestLimit is the limit of the Go runtime's memory while the live heap is small: twice what a daemon needs that
-	// runs an array of 10,000 tasks. With gcPercent alone, a few large answers at once make the heap three times as large
-	// as they are, and it stays so until the daemon rests.
+	// runs an array of 10,000 tasks. With gcPercent alone, a few large answers at once make the heap three times as
+	// large as the answers, and it stays so until the daemon rests.
 	lowestLimit = 28 << 20
 	// besideHeap is what the runtime needs beside the heap: stacks, its tables, and spans that are not full.
 	besideHeap = 16 << 20
 )
 
-// limitFor returns the soft limit of the runtime's memory, for a live heap of so many bytes. A large live heap gets half
-// as much again, so that the collector is never out of breath.
+// limitFor returns the soft limit of the runtime's memory for a live heap of this size in bytes. A large live heap gets
+// half as much again, so that the collector does not run all the time.
 func limitFor(live uint64) int64 {
 	return max(lowestLimit, besideHeap+int64(min(live, math.MaxInt64/4)/2*3)) //nolint:gosec // it is bounded
 }
@@ -50,7 +50,8 @@ func limitHeap(ctx context.Context) {
 	adjustAfterCollection(ctx)
 }
 
-// adjustAfterCollection adjusts the limit once an object that nobody uses has been collected, and then starts anew.
+// adjustAfterCollection allocates an unused object, adjusts the limit when that is collected, and then does the same
+// again.
 func adjustAfterCollection(ctx context.Context) {
 	unused := &struct{ self *byte }{} // with a pointer, so that it is not allocated together with others
 	runtime.AddCleanup(unused, func(ctx context.Context) {
@@ -63,7 +64,7 @@ func adjustAfterCollection(ctx context.Context) {
 	}, ctx)
 }
 
-// rest frees unused memory once after the start and after each period of work, until ctx ends. The runtime on its own would
+// rest frees unused memory once after the start and after each period of work, until ctx ends. The runtime itself would
 // keep it.
 func rest(ctx context.Context, free func()) {
 	select {
@@ -100,8 +101,8 @@ func sample(name string) uint64 {
 	return s[0].Value.Uint64()
 }
 
-// releaseFiles gives back the pages of mapped files that this process only reads, such as those of its own program that it
-// read at its start. Those that it needs again come back from the page cache, one fault for many.
+// releaseFiles gives back the pages of mapped files that this process only reads, such as pages of its own program that
+// it needed only at its start. If it needs pages again, they come back from the page cache, many with one fault.
 func releaseFiles(which func(path string) bool) {
 	maps, err := os.ReadFile("/proc/self/smaps")
 	if err != nil {

@@ -16,12 +16,12 @@ var appHelp = strings.Replace(cli.AppHelpTemplate, `{{template "visibleCommandCa
    {{.Category}}:{{end}}
      {{join .Names ", "}}{{"\t"}}{{.Usage}}{{end}}`, 1)
 
-// helpWriter wraps lines of help that are wider than the terminal; width 0 means that there is none. Of a line with two
-// columns the second one is wrapped, and begins below the first one if little room is left beside it.
+// helpWriter wraps lines of help that are wider than the terminal; width 0 means that there is no terminal. In a line
+// with two columns it wraps the second one, which begins below the first if little space is left beside it.
 type helpWriter struct {
 	out   io.Writer
 	width int
-	part  []byte // of a line whose end was not written yet
+	part  []byte // the beginning of a line whose end was not written yet
 }
 
 // leastRoom is the fewest columns for the text beside the names of flags.

@@ -1,6 +1,6 @@
 package main
 
-// The input of a job of muster run: what standard input gives, or this terminal.
+// The input of a job of muster run: standard input, or this terminal.
 
 import (
 	"context"
@@ -26,8 +26,8 @@ const cancelWait = 10 * time.Second
 // nullDevice is the device number of /dev/null.
 var nullDevice = unix.Mkdev(1, 3)
 
-// inputSize returns the size of a terminal, and 24x80 if the terminal tells none, as a serial console or a terminal that a
-// program has opened may do.
+// inputSize returns the size of a terminal. It returns 24x80 if the terminal reports none, as a serial console or a
+// terminal that a program has opened may do.
 func inputSize(fd int) (job.Terminal, error) {
 	w, h, err := term.GetSize(fd)
 	if err != nil {
@@ -45,7 +45,7 @@ type jobInput struct {
 	terminal bool
 }
 
-// inputOf decides whether the job gets input, and says so in the spec. Nil: it gets none.
+// inputOf decides whether the job gets input, and sets that in the spec. It returns nil if the job gets none.
 func (v submitVerbs) inputOf(c *cli.Context, s *job.Spec) (*jobInput, error) {
 	in := &jobInput{terminal: c.Bool("it") || s.TTY != ""}
 	file, ok := v.in.(*os.File)
@@ -137,7 +137,7 @@ func (f follower) followWithInput(ctx context.Context, j api.Job, in *jobInput) 
 }
 
 // untilCutOff returns a context that ends when the terminal is closed, unless nohup ignores that, and on SIGQUIT. Go's
-// answer to that would leave the terminal raw, and a job without the client that it needs.
+// default for SIGQUIT would leave the terminal raw, and the job without its client.
 func untilCutOff(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, stop := untilHangup(ctx)
 	ctx, stopQuit := signal.NotifyContext(ctx, unix.SIGQUIT)
@@ -161,8 +161,7 @@ func (f follower) cutOff(ctx context.Context, j api.Job, why error) error {
 	return exitError{code, fmt.Errorf("%s; job %s is cancelled, because it needs this client", text, j.ID)}
 }
 
-// open returns the input, and what to call at its end. A terminal passes every key on from the moment at which the task
-// takes input.
+// open returns the input, and what to call at its end. A terminal passes on every key once the task takes input.
 func (in *jobInput) open() (input api.Input, restore func()) {
 	input.From = in.file
 	if !in.terminal {
@@ -199,7 +198,7 @@ func (in *jobInput) open() (input api.Input, restore func()) {
 		mu.Lock()
 		defer mu.Unlock()
 		if !closed {
-			before, _ = term.MakeRaw(fd) // without it keys arrive line by line, which is no reason to stop
+			before, _ = term.MakeRaw(fd) // if that fails, keys arrive line by line, which is no reason to stop
 		}
 	}
 	return input, func() {

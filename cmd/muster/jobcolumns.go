@@ -63,10 +63,10 @@ func b2i(b bool) int {
 	return 0
 }
 
-// waits reports whether a job has no task that runs or ran in its present attempt.
+// waits reports whether the job waits: it is PENDING or HELD.
 func waits(j api.Job) bool { return j.State == job.Pending || j.State == job.Held }
 
-// jobTime says how long a job has run, in at most two units.
+// jobTime returns how long a job has run, in at most two units.
 func jobTime(j api.Job) string {
 	if waits(j) || j.StartedAt == nil {
 		return "-"
@@ -95,7 +95,8 @@ func timeOf(j api.Job) time.Duration {
 	return max(nowOf(j).Sub(*j.StartedAt), -1) // -1: not known, as that clock has changed
 }
 
-// placeOf says where a job runs or ran. While it waits, its nodes belong to an attempt that is over.
+// placeOf returns where a job runs or ran. While the job waits, the nodes in its document belong to an attempt that has
+// ended.
 func placeOf(j api.Job) string {
 	if waits(j) {
 		return ""
@@ -103,7 +104,7 @@ func placeOf(j api.Job) string {
 	return nodesOf(j)
 }
 
-// jobGPUs says how many GPUs a job has or asks for, or which share of one each of its tasks.
+// jobGPUs returns how many GPUs a job has or asks for, or which share of a GPU each of its tasks has.
 func jobGPUs(j api.Job) string {
 	if share := j.Resources.GPUShare; share > 0 {
 		return strconv.FormatFloat(share, 'g', -1, 64)

@@ -79,7 +79,7 @@ type jobChoice struct {
 	api.JobFilter
 
 	since time.Time
-	any   bool // in whatever state, as far as --state does not say
+	any   bool // in any state, unless --state names some
 }
 
 // jobFilter returns what the flags choose.
@@ -122,7 +122,7 @@ func (f jobChoice) list(ctx context.Context, client *api.Client, v view[api.Job]
 	}
 	rows := v.limit
 	if v.sort != "" {
-		rows = 0 // the first rows are known when all are
+		rows = 0 // the first rows are known only when all jobs are
 	}
 	whole := api.Listing[api.Job]{Schema: api.SchemaJobs, Items: []api.Job{}, Partial: []string{}}
 	for l, err := range f.pages(ctx, client, rows) {
@@ -161,7 +161,7 @@ func (f jobChoice) pages(ctx context.Context, client *api.Client, rows int) func
 // largestPage is how many jobs a daemon sends at a time.
 const largestPage = 1000
 
-// fetch returns the newest of the chosen jobs, at least so many rows if there are; 0: all.
+// fetch returns the newest of the chosen jobs: at least this number of rows, if there are as many; 0: all.
 func (f jobChoice) fetch(ctx context.Context, client *api.Client, rows int) (all api.Listing[api.Job], err error) {
 	for l, err := range f.pages(ctx, client, rows) {
 		if err != nil {
@@ -177,7 +177,7 @@ func (f jobChoice) fetch(ctx context.Context, client *api.Client, rows int) (all
 	return all, nil
 }
 
-// follow reports changes of the chosen jobs, also that one has ended.
+// follow reports changes of the chosen jobs, including their ends.
 func (f jobChoice) follow(ctx context.Context, client *api.Client, n news[api.Job], clocks *ownerClocks) error {
 	for ev, err := range client.Events(ctx, api.EventFilter{Mine: f.Mine}) {
 		switch {

@@ -28,7 +28,7 @@ func active(j api.Job) (n int) {
 	return n
 }
 
-// progress tells how far a job of several tasks has come.
+// progress returns how far a job of several tasks has come.
 func progress(j api.Job) string {
 	ended, failed := 0, 0
 	for s, n := range j.Counts {
@@ -184,7 +184,7 @@ func (v jobVerbs) changeCommand(verb, usage string, change func(*api.Client, con
 			}
 			var failed []error
 			var jobs []chosen
-			for _, arg := range c.Args().Slice() { // one that is wrong keeps none of the others
+			for _, arg := range c.Args().Slice() { // a wrong argument does not keep the others from being changed
 				some, err := selectedBy(c.Context, client, arg)
 				if err != nil {
 					failed = append(failed, err)
@@ -210,8 +210,8 @@ func (v jobVerbs) changeCommand(verb, usage string, change func(*api.Client, con
 	}
 }
 
-// endsLater says of a job that was told to end that some of its tasks do so later: their nodes do not answer. It is empty
-// if there are none.
+// endsLater returns a line that says which tasks of a job that was told to end will end later, because their nodes do
+// not answer. It is empty if there are none.
 func endsLater(verb string, j api.Job) string {
 	n := j.Counts[job.Unreachable]
 	if n == 0 || verb != "cancel" && verb != "requeue" {
@@ -250,12 +250,13 @@ func (n *noteLines) print(to io.Writer) {
 	}
 }
 
-// ownersAtOnce bounds the owners whose jobs are changed at the same time. Each is a request of the user at the daemon.
+// ownersAtOnce bounds the owners whose jobs are changed at the same time. Each takes one request of the user at the
+// daemon.
 const ownersAtOnce = 8
 
-// changeAll changes jobs, and returns how many were changed and the errors. The jobs of one owner are changed one after the
-// other and those of several owners at the same time, so that an owner that does not answer holds up no other. What is left of
-// its jobs is not tried.
+// changeAll changes jobs, and returns how many were changed and the errors. The jobs of one owner are changed one after
+// the other and those of several owners at the same time, so that an owner that does not answer does not delay the
+// others. After such an owner's first error, the rest of its jobs is not tried.
 func changeAll(all []chosen, change func(chosen) error) (done int, failed []error) {
 	byOwner := map[job.Peer][]chosen{}
 	var owners []job.Peer

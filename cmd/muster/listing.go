@@ -23,7 +23,7 @@ func listFlags(more ...cli.Flag) []cli.Flag {
 	return shapeFlags(append(more, &cli.IntFlag{Name: "limit", Aliases: []string{"n"}, Usage: "at most `N` rows, the first ones", DefaultText: "all"})...)
 }
 
-// shapeFlags are those of the flags of a listing that say how its rows look.
+// shapeFlags returns those flags of a listing that say how its rows look.
 func shapeFlags(more ...cli.Flag) []cli.Flag {
 	return clientFlags(append(more,
 		&cli.StringFlag{Name: "columns", Aliases: []string{"o"}, Usage: "print the columns `FIELDS`, such as id,name:20 with a width of 20; help lists all columns"},
@@ -137,7 +137,7 @@ func (v view[T]) print(l api.Listing[T]) error {
 	return p.end(l)
 }
 
-// printer returns a printer of items that come in pages. some are those that are known already.
+// printer returns a printer of items that come in pages. some are the items that are known already.
 func (v view[T]) printer(some []T) (*printer[T], error) {
 	all := v.all(some)
 	p := &printer[T]{view: v, out: bufio.NewWriterSize(v.out, listBytes), left: v.limit}
@@ -239,7 +239,7 @@ func (p *printer[T]) first(items []T) []T {
 	return items
 }
 
-// incomplete names the nodes that did not answer.
+// incomplete prints the names of the nodes that did not answer.
 func (s streams) incomplete(nodes []string) {
 	if len(nodes) > 0 {
 		fmt.Fprintf(s.err, "muster: incomplete: no answer from %s\n", printable(strings.Join(nodes, ", ")))
@@ -265,7 +265,7 @@ func printLines[T any](out io.Writer, items []T) error {
 	return nil
 }
 
-// usualWidth is that of a terminal that does not tell its own.
+// usualWidth is assumed for a terminal that does not report its width.
 const usualWidth = 80
 
 // terminalWidth returns how many columns a line may have; 0 means that there is no terminal, and no bound.

@@ -1,6 +1,7 @@
 package main
 
-// The verb logs: the output of a job, and what it says of tasks that have none because no process of theirs has started.
+// The verb logs: the output of a job, and messages about tasks that have no output because none of their processes has
+// started.
 
 import (
 	"bytes"
@@ -123,7 +124,8 @@ func oneLog(c *cli.Context, j api.Job, tasks []job.Range) (task int, gang []job.
 	return 0, nil, usagef("logs: %.60q: name one task, or use --all", c.Args().First())
 }
 
-// tailBytes are the sizes of the part at the end of a log in which the last lines are searched, one after the other.
+// tailBytes are the sizes of the tail of a log that is searched for the last lines; the next size is tried if the lines
+// are not all in it.
 var tailBytes = []int64{64 << 10, 8 << 20}
 
 // lastLines prints the last n lines that exist now, and sets r to continue after them.
@@ -216,7 +218,7 @@ func unstarted(ctx context.Context, client *api.Client, j api.Job, tasks []job.R
 	return why, nil
 }
 
-// noOutput says why something in this state, of which no start is known, has no output; nil if it may have started.
+// noOutput returns why a job or task in this state, without a known start, has no output; nil if it may have started.
 func noOutput(who, name string, state job.State, reason string) error {
 	advice := ""
 	switch state {

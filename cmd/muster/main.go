@@ -13,7 +13,8 @@ import (
 	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
-// version and date are set by the linker; date is that of the version, such as 2026-12-01, and empty if it is not known.
+// version and date are set by the linker; date is the date of the version, such as 2026-12-01, or empty if it is not
+// known.
 var (
 	version = "dev"
 	date    string
@@ -23,7 +24,7 @@ var (
 var atExit = func() {}
 
 func main() {
-	runtime.MemProfileRate = 0 // nobody asks for a profile of the heap, and its table has 1.4 MB
+	runtime.MemProfileRate = 0 // nobody asks for a profile of the heap, and its table takes 1.4 MB
 	if code, failed := spawn.Become(); failed {
 		os.Exit(code)
 	}

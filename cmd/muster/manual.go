@@ -46,7 +46,7 @@ func (v programVerbs) manual(c *cli.Context) error {
 	return usagef("manual: want --man, --fill or --openapi")
 }
 
-// book is what the manual is made from.
+// book returns what the manual is made from.
 func book() (manual.Book, error) {
 	doc, err := api.OpenAPI(version)
 	if err != nil {

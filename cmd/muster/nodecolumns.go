@@ -55,7 +55,8 @@ func inUse(n api.Node, what func(*api.NodeNow) *float64, text func(float64) stri
 	return text(*what(n.Usage))
 }
 
-// useOrder returns what nodes are ordered by: the sum of what they use. What is not known comes first.
+// useOrder returns the key by which nodes are sorted: the sum of what they use. Nodes whose use is not known come
+// first.
 func useOrder(whats ...func(*api.NodeNow) *float64) func(n api.Node) float64 {
 	return func(n api.Node) (sum float64) {
 		for _, what := range whats {
@@ -146,7 +147,7 @@ func gpuBusy(g api.GPU) string {
 	return text
 }
 
-// givenOf is how much of a GPU jobs have.
+// givenOf returns how much of a GPU jobs have.
 func givenOf(g api.GPU) float64 { return g.Held() }
 
 func gpuGiven(g api.GPU) string {
@@ -154,7 +155,7 @@ func gpuGiven(g api.GPU) string {
 	return unit(given > 0, "%s", share(given))
 }
 
-// share writes a number of GPUs of which shares count as such.
+// share writes a number of GPUs, in which a share of a GPU counts as a fraction.
 func share(gpus float64) string { return strconv.FormatFloat(math.Round(gpus*1000)/1000, 'f', -1, 64) }
 
 // gpuJobs names the jobs of a GPU.
@@ -169,7 +170,7 @@ func gpuJobs(g api.GPU) string {
 	return strings.Join(ids, ",")
 }
 
-// ifAnswers returns what a node has told, or a dash if it does not answer: then that is not known.
+// ifAnswers returns the text, or a dash if the node does not answer, because then the value is not known.
 func ifAnswers(n api.Node, text string) string {
 	if n.State == api.NodeSuspect || n.State == api.NodeLost {
 		return dash("")
@@ -188,7 +189,7 @@ func freeOf(n api.Node) string {
 	return ifAnswers(n, fmt.Sprintf("%d %s, %s %s", n.Free.CPUs, plural(n.Free.CPUs, "cpu", "cpus"), share(gpus), word))
 }
 
-// freeGPUs is what is free of the GPUs of a node; shares count as such.
+// freeGPUs returns how many GPUs of a node are free; a share of a GPU counts as a fraction.
 func freeGPUs(n api.Node) (free float64) {
 	for i := range n.GPUs {
 		free += n.GPUs[i].Free

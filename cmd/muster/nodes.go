@@ -47,7 +47,7 @@ func (v clusterVerbs) nodesCommand() *cli.Command {
 	}
 }
 
-// watchedNodes is the listing of nodes that goes on. Nodes change when jobs do: what is free on them.
+// watchedNodes returns the listing of nodes that is updated. When jobs change, what is free on the nodes changes.
 func watchedNodes(client *api.Client, v view[api.Node]) watched[api.Node] {
 	look := nodeColumns(nil).Shown(table.Wide)
 	return watched[api.Node]{
@@ -168,7 +168,7 @@ func showNode(out io.Writer, room int, n api.Node) error {
 	return gpus.Print(out, room)
 }
 
-// fencingText says whether a node ends tasks with their leases for certain, and what follows if not.
+// fencingText says whether a node certainly ends tasks when their leases expire, and what follows if it does not.
 func fencingText(fences string) string {
 	const follows = "tasks with --on-partition fence run elsewhere only when this node is back, has rebooted or is declared dead"
 	switch fences {
@@ -180,7 +180,7 @@ func fencingText(fences string) string {
 	return "unknown, its version does not say: " + follows
 }
 
-// waysText says in what ways a node runs tasks.
+// waysText returns the ways in which a node can run tasks.
 func waysText(n api.Node) string {
 	if !n.Worker {
 		return "no tasks"

@@ -23,7 +23,7 @@ var verbsElsewhere = map[string]string{
 	"retry": "requeue", "rerun": "requeue", "restart": "requeue",
 }
 
-// flagsElsewhere maps flags to ours, for verbs that have those.
+// flagsElsewhere maps flags of other tools to ours, for verbs that have ours.
 var flagsElsewhere = map[string]string{
 	"job-name": "name", "cpus-per-task": "cpus", "mem-per-cpu": "mem", "mem-per-gpu": "mem", "gres": "gpus", "gpus-per-task": "gpus", "partition": "constraint",
 	"p": "constraint", "chdir": "workdir", "nice": "priority", "qos": "priority", "q": "priority", "license": "constraint", "licenses": "constraint", "L": "constraint", "export": "env",
@@ -33,7 +33,7 @@ var flagsElsewhere = map[string]string{
 	"long": "wide", "l": "wide", "iterate": "watch", "i": "watch", "starttime": "since", "states": "state", "users": "user", "noheader": "format", "parsable2": "format",
 }
 
-// flagHints says what to write instead of flags of Slurm that are no flag here, by the verb.
+// flagHints says what to write instead of flags of Slurm that muster does not have, by verb.
 var flagHints = map[string]map[string]string{
 	"submit": {
 		"ntasks": noTasks, "n": noTasks, "wrap": "write muster submit -- sh -c 'COMMAND'", "parsable": "leave it out: submit prints only the id",

@@ -1,6 +1,6 @@
 package main
 
-// By how much the clocks of the owners of jobs are ahead: listings tell it, and events do not.
+// How far the clocks of the owners of jobs are ahead: listings report that, but events do not.
 
 import (
 	"sync"
@@ -9,7 +9,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// ownerClocks remembers what listings have told. Its methods are safe for concurrent use.
+// ownerClocks remembers what listings have reported. Its methods are safe for concurrent use.
 type ownerClocks struct {
 	mu    sync.Mutex
 	ahead map[job.Group]float64 // guarded by mu; in seconds, by the group of the jobs
@@ -26,7 +26,7 @@ func (o *ownerClocks) learn(listed []api.Job) {
 	}
 }
 
-// told returns a job of an event, with what is known of the clock of its owner.
+// told returns the job of an event, with ClockAhead filled in from earlier listings.
 func (o *ownerClocks) told(j api.Job) api.Job {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -56,8 +56,8 @@ func revokedBy(p api.Peer) string {
 	return cmp.Or(p.Revoked.ByName, string(p.Revoked.By))
 }
 
-// printPeers prints the members, then those that are out of the cluster and how each can be let back in. Those who choose
-// columns or a form of their own get one listing.
+// printPeers prints the members, then those that are out of the cluster and how each can be let back in. If the user
+// chooses columns or a form, there is only one listing.
 func printPeers(v view[api.Peer], l api.Listing[api.Peer]) error {
 	if v.form != formTable || v.columns != "" {
 		return v.print(l)

@@ -24,7 +24,7 @@ type parentFinder struct {
 // find returns the whole id of a job.
 func (f parentFinder) find(ctx context.Context, name job.ID) (job.ID, error) {
 	if _, err := job.ParseID(string(name)); err == nil {
-		return name, nil // the daemon asks its owner
+		return name, nil // a whole id; the daemon asks the job's owner
 	}
 	if id, there := f.found[name]; there {
 		return id, nil
@@ -130,8 +130,8 @@ func (s several) resolve(ctx context.Context, client *api.Client) error {
 	return nil
 }
 
-// notNamed explains why a dependency means no job: none of the file has the name, and err says why it was not found as an
-// id.
+// notNamed returns the error for a dependency that matches no job: no job of the file has the name, and err says why it
+// is no id either.
 func notNamed(where string, name job.ID, err error) error {
 	if _, wrong := errors.AsType[usageError](err); !wrong {
 		return fmt.Errorf("%s: no job of the file has the name %q, and it could not be looked up as an id: %w", where, string(name), err)
@@ -167,7 +167,7 @@ func (s several) submit(ctx context.Context, client *api.Client, key string) err
 	return nil
 }
 
-// failed adds to an error what became of the other jobs.
+// failed adds to an error what happened to the other jobs.
 func (s several) failed(i int, key string, err error) error {
 	var names []string
 	for k, j := range s.accepted {

@@ -13,8 +13,8 @@ import (
 	manet "github.com/multiformats/go-multiaddr/net"
 )
 
-// freePorts returns an error if another process listens on one of the addresses. libp2p shares ports, so that a second
-// daemon would get some of the connections of the first.
+// freePorts returns an error if another process listens on one of the addresses. libp2p shares ports, so a second
+// daemon would get some of the first one's connections.
 func freePorts(ctx context.Context, listen []string) error {
 	for _, text := range listen {
 		addr, err := ma.NewMultiaddr(text)

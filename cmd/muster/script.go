@@ -22,8 +22,8 @@ import (
 const maxScript = job.MaxSpecBytes / 2
 
 // scriptText returns the text of a script if the first argument names one: standard input (-), or a file that begins
-// with #!. Any other argument is a command of the node, and the text is empty. What cannot be a command there is an
-// error.
+// with #!. Any other argument is a command on the node, and the text is empty. It is an error if it cannot be a command
+// there.
 func (r specReader) scriptText(c *cli.Context, args []string) (string, error) {
 	arg := args[0]
 	var text []byte
@@ -64,8 +64,8 @@ func elsewhere(c *cli.Context) bool {
 	return c.IsSet("image") || c.IsSet("workdir") || c.IsSet("upload")
 }
 
-// notThere returns an error if the argument names a file that does not exist, so that it can be no command of the node
-// either. A command in PATH or with an absolute path may exist there only.
+// notThere returns an error if the argument names a file that does not exist here, and so cannot be a command on the
+// node either. A command in PATH or with an absolute path may exist on the node only.
 func notThere(c *cli.Context, arg string, err error) error {
 	if err == nil && (arg == "." || arg == ".." || strings.HasSuffix(arg, "/")) {
 		return usagef("%s: %.200s is a directory, neither a script nor a command", c.Command.Name, arg)
@@ -112,8 +112,8 @@ func notRun(c *cli.Context, args []string, info os.FileInfo) error {
 	return usagef("%s: %.200s does not begin with #! and is not executable%s", c.Command.Name, args[0], hint)
 }
 
-// directives applies the directives in the leading comments of a script to the spec. What it returns is to be finished
-// after the flags of the command line.
+// directives applies the directives in the leading comments of a script to the spec. The caller finishes the returned
+// options after it has applied the flags of the command line.
 func (r specReader) directives(name, text string, s *job.Spec) (*lateOptions, error) {
 	late := &lateOptions{}
 	err := r.eachDirective(name, text, s, late)

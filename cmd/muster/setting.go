@@ -22,7 +22,7 @@ type setting struct {
 	take  func(c *daemonConfig, from daemonConfig)     // copies the value
 }
 
-// shows returns the setting with another text of its value, which also has what holds where nothing is set.
+// shows returns the setting with another text for its value. That text also says what applies if nothing is set.
 func (s setting) shows(get func(daemonConfig) string) setting {
 	s.get = get
 	return s

@@ -108,7 +108,7 @@ func checkBootstrap(text string) error {
 	return nil
 }
 
-// level is the log level of a configuration.
+// level returns the log level of a configuration.
 func (c daemonConfig) level() slog.Level {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(c.LogLevel)); err != nil {
@@ -133,7 +133,7 @@ func settingFlags() []cli.Flag {
 	return flags
 }
 
-// defaultConfig is the configuration of a daemon of which nothing is said.
+// defaultConfig returns the configuration of a daemon without any settings.
 func defaultConfig() daemonConfig {
 	return daemonConfig{Config: daemon.DefaultConfig(), LogLevel: "info", LogFormat: "text"}
 }

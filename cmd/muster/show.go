@@ -47,7 +47,7 @@ func (v jobVerbs) showCommand() *cli.Command {
 	}
 }
 
-// addShown puts the tasks that are shown into the document of the job: those that the argument names, or of a large job
+// addShown adds the tasks that are shown to the document of the job: those that the argument names, or for a large job
 // the first that failed.
 func addShown(ctx context.Context, client *api.Client, j *api.Job, tasks []job.Range) error {
 	filter := api.TaskFilter{Tasks: tasks}
@@ -153,7 +153,7 @@ func specRows(w *table.Sheet, j api.Job) {
 	}
 }
 
-// ifSilent says in one sentence what becomes of a task whose node and whose owner lose contact.
+// ifSilent says in one sentence what happens to a task when its node and its owner lose contact.
 func ifSilent(j api.Job) string {
 	again := "runs elsewhere"
 	if !j.Spec.Requeue {
@@ -169,7 +169,7 @@ func ifSilent(j api.Job) string {
 	return fmt.Sprintf("%s, and then it %s (fence)", ends, again)
 }
 
-// unfencedNodes names the nodes that have tasks and do not end them with their leases for certain.
+// unfencedNodes returns the nodes of the tasks that do not certainly end tasks when their leases expire.
 func unfencedNodes(tasks []api.Task) (nodes []string) {
 	for _, t := range tasks {
 		if (t.Fencing == "no" || t.Fencing == "unknown") && !slices.Contains(nodes, t.Node) {
@@ -179,7 +179,7 @@ func unfencedNodes(tasks []api.Task) (nodes []string) {
 	return nodes
 }
 
-// dependencyRows writes what a job waits for of other jobs, and how far that is.
+// dependencyRows writes the dependencies of a job, and the state of each.
 func dependencyRows(w *table.Sheet, j api.Job) {
 	what := "depends on"
 	if j.Spec != nil && len(j.Spec.Dependency) == 1 && strings.Contains(j.Spec.Dependency[0], "?") {
@@ -314,7 +314,7 @@ func (v jobVerbs) whyCommand() *cli.Command {
 // maxAttemptRows bounds the attempts that show prints for all tasks together.
 const maxAttemptRows = 64
 
-// attemptTable writes how the attempts of the document's tasks went, for each task that had several.
+// attemptTable writes the outcomes of the attempts of the document's tasks, for each task that had several.
 func attemptTable(out io.Writer, room int, j api.Job) error {
 	l, _ := j.Layout() // without one, tasks have their numbers
 	w := new(table.Sheet)
@@ -340,7 +340,7 @@ func attemptTable(out io.Writer, room int, j api.Job) error {
 	return err
 }
 
-// attemptRows writes the attempts of a task. now is what the clock reads by which its times are.
+// attemptRows writes the attempts of a task. now is the time by the clock that its times are from.
 func attemptRows(w *table.Sheet, name string, t api.Task, now time.Time) {
 	if t.Older > 0 {
 		row(w, name, "...", "", "", "", "", "", fmt.Sprintf("%d older %s", t.Older, plural(t.Older, "attempt", "attempts")))

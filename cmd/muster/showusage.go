@@ -13,14 +13,15 @@ import (
 	"github.com/musterhq/muster/cmd/muster/table"
 )
 
-// usageNow returns what the task of a job uses that runs; nil: the job has several tasks, or its usage is not known now.
+// usageNow returns what the only task of a running job uses now; nil if the job has several tasks, or the usage is not
+// known.
 func usageNow(ctx context.Context, client *api.Client, j api.Job) *api.TaskUsage {
 	if j.TaskCount != 1 || len(j.Tasks) != 1 || j.State.Ended() || j.Tasks[0].StartedAt == nil {
 		return nil
 	}
 	u, err := client.TaskUsage(ctx, j.ID, j.Tasks[0].Task)
 	if err != nil {
-		return nil // show says all else
+		return nil // show prints the rest without it
 	}
 	return &u
 }
@@ -78,7 +79,7 @@ func usageLines(j api.Job, t api.Task, u *api.Used) (lines []string) {
 	return lines
 }
 
-// ofWhole says which part of what was asked for a value is; empty if nothing was.
+// ofWhole says which part of the requested amount a value is; empty if nothing was requested.
 func ofWhole(x, whole float64, text string) string {
 	if whole <= 0 {
 		return ""
@@ -94,8 +95,8 @@ func idleFor(g api.IdleGPU) string {
 	return "for " + seconds(math.Round(g.Seconds))
 }
 
-// ranFor returns how many seconds the newest attempt of a task has run; 0: not known. now is what the clock reads by which its
-// times are.
+// ranFor returns how many seconds the newest attempt of a task has run; 0: not known. now is the time by the clock that
+// its times are from.
 func ranFor(t api.Task, now time.Time) float64 {
 	if t.StartedAt == nil {
 		return 0

@@ -150,7 +150,7 @@ func (v hostVerbs) simulate(c *cli.Context) error {
 	return v.printSimulation(c, d, outs)
 }
 
-// commandLine is the command as it was typed, without the path of the program.
+// commandLine returns the command as it was typed, without the path of the program.
 func commandLine(args []string) string {
 	words := append([]string{"muster"}, args[min(1, len(args)):]...)
 	for i, w := range words {
@@ -169,7 +169,7 @@ const (
 	urgentWait  = 100  // seconds that these may wait on average
 )
 
-// aims are those by which a run of the scenario is judged.
+// aims returns the aims by which a run of the scenario is judged.
 func aims(s *scenario.Scenario) report.Aims {
 	a := report.Aims{
 		Known: s.Known, Greedy: string(central.Greedy), Best: string(central.Remaining), EASY: string(central.EASY), BestFactor: bestFactor,
@@ -184,7 +184,7 @@ func aims(s *scenario.Scenario) report.Aims {
 	return a
 }
 
-// yardsticksOf are those that the flag names.
+// yardsticksOf returns the yardsticks that the flag names.
 func yardsticksOf(text string, machines, jobs int) ([]central.Order, error) {
 	switch text {
 	case "none":

@@ -57,7 +57,7 @@ var slurm = []slurmOption{
 	{names: []string{"array", "a"}, set: setArray},
 	{names: []string{"dependency", "d"}, set: func(s *job.Spec, v string) error { s.Dependency = []string{v}; return nil }},
 	{names: []string{"kill-on-invalid-dep"}, set: slurmKill},
-	// if this were ignored, the job would do something else
+	// refused, because without it the job would do something else
 	{names: []string{"input", "i"}, set: slurmLater},
 	{names: []string{"het-job", "hetjob"}, toggle: true, set: slurmLater},
 	// a warning for all of them together
@@ -76,7 +76,8 @@ var slurmHints = map[string]string{
 	"qos": "--priority", "q": "--priority", "nice": "--priority", "priority": "#MUSTER --priority", "reservation": "--nodelist",
 }
 
-// slurmRefused says what to write instead of options of sbatch without which the job would do something else.
+// slurmRefused has the options of sbatch that cannot be ignored, because the job would do something else, and says what
+// to write instead.
 var slurmRefused = map[string]string{
 	"wait": "muster submit -W", "W": "muster submit -W", "test-only": "muster submit --dry-run", "wrap": "muster submit COMMAND",
 	"licenses": "a --constraint with labels of the nodes", "L": "a --constraint with labels of the nodes", "tmp": "a --constraint with labels of the nodes",
@@ -182,7 +183,7 @@ func slurmExport(s *job.Spec, v string) error {
 
 func slurmLater(*job.Spec, string) error { return job.ErrNotYet }
 
-// slurmFeatures refuses the forms of sbatch that are about the several nodes of a job.
+// slurmFeatures refuses the forms of sbatch that request different features for different nodes of a job.
 func slurmFeatures(v string) error {
 	switch {
 	case strings.Contains(v, "["):

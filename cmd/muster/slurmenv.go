@@ -22,8 +22,8 @@ var slurmNearest = map[string]string{
 	"SLURM_NODELIST": "MUSTER_NODE_IPS", "SLURM_JOB_NODELIST": "MUSTER_NODE_IPS", "SLURM_PROCID": "MUSTER_NODE_RANK", "SLURM_TMPDIR": "MUSTER_SCRATCH", "SLURMD_NODENAME": "MUSTER_NODE_IPS or hostname",
 }
 
-// warnSlurmVariables warns once for each variable of Slurm that a script with #SBATCH lines reads and that it will not
-// have. It would be empty, so that for example all nodes of a gang would write to one file.
+// warnSlurmVariables warns once for each variable of Slurm that a script with #SBATCH lines reads but that its task
+// will not have. The variable would be empty, so that for example all nodes of a gang would write to one file.
 func (r specReader) warnSlurmVariables(name, text string) {
 	told := map[string]bool{}
 	for i, line := range strings.Split(text, "\n") {

@@ -1,6 +1,7 @@
 package main
 
-// Options of sbatch whose meaning depends on others: nodes and processes, memory and CPUs of each, and output files.
+// Options of sbatch whose meaning depends on other options: nodes and processes, memory and CPUs of each, and output
+// files.
 
 import (
 	"fmt"
@@ -20,12 +21,12 @@ type slurmLate struct {
 	output, stderr       string // as sbatch writes them
 	mailed               bool   // the warning was printed
 	any                  bool   // the script has options of sbatch
-	gang                 bool   // somebody who knows muster says how many nodes
-	usual                bool   // the output goes to the file that sbatch writes if it is told of none
+	gang                 bool   // the number of nodes was given with an option of muster
+	usual                bool   // the output goes to sbatch's default file
 	noEnv                bool   // the task gets no variables of Slurm
 }
 
-// setting makes the surroundings of the task those of a task of Slurm: its directory and its variables.
+// setting gives the task the environment of a task of Slurm: its directory and its variables.
 func (l *slurmLate) setting(s *job.Spec) (err error) {
 	s.SlurmEnv = (s.SlurmEnv || l.any) && !l.noEnv
 	if !l.any && !l.usual || s.Workdir != "" && s.Image == "" || len(s.Upload) > 0 || len(s.Download) > 0 {
@@ -71,7 +72,7 @@ func slurmCount(v string, into *int) error {
 	return nil
 }
 
-// place works out the nodes of the job and the processes of each.
+// place computes the nodes of the job, and the processes on each.
 func (l *slurmLate) place(given func(flag string) bool, s *job.Spec) (warning string, err error) {
 	total, each := l.processes, l.perNode
 	if given("ntasks-per-node") || total == 0 && each == 0 {
@@ -103,8 +104,8 @@ func (l *slurmLate) place(given func(flag string) bool, s *job.Spec) (warning st
 	return warning, nil
 }
 
-// resources works out the CPUs and the memory of each node, on which there are so many processes. What the script asks
-// for each process is multiplied if it says how many there are.
+// resources computes the CPUs and the memory of each node, which has this number of processes. What the script asks for
+// each process is multiplied if it says how many there are.
 func (l *slurmLate) resources(given func(flag string) bool, r *job.Resources, processes int) error {
 	if l.cpusPerGPU < 0 || l.cpusPerGPU > job.MaxCPUs || r.GPUs < 0 || r.GPUs > job.MaxGPUs || r.CPUs > job.MaxCPUs || processes > job.MaxCPUs {
 		return fmt.Errorf("cpus-per-gpu %d, %d gpus, %d processes of %d cpus: out of range", l.cpusPerGPU, r.GPUs, processes, r.CPUs)
@@ -157,7 +158,7 @@ func (l *slurmLate) files(given func(flag string) bool, s *job.Spec) (warning st
 	return fmt.Sprintf("#SBATCH %s: with --upload or --download a relative path needs --chdir; it is ignored, and `muster logs` prints the output", strings.Join(relative, " and ")), nil
 }
 
-// ofArray makes the pattern for an array: each of its tasks has a job ID of its own in Slurm, but not here.
+// ofArray adapts the pattern to an array: in Slurm each of its tasks has a job ID of its own, but not here.
 func ofArray(pattern string, s job.Spec) string {
 	if s.Array == "" && len(s.EachLine) == 0 {
 		return pattern

@@ -177,7 +177,7 @@ func (r specReader) jobsOf(c *cli.Context) (jobfile.File, error) {
 	return f, nil
 }
 
-// baseJobs returns the jobs before flags.
+// baseJobs returns the jobs before the flags are applied.
 func (r specReader) baseJobs(c *cli.Context) (f jobfile.File, late *lateOptions, err error) {
 	if c.IsSet("file") {
 		args := c.Args().Slice()
@@ -194,7 +194,7 @@ func (r specReader) baseJobs(c *cli.Context) (f jobfile.File, late *lateOptions,
 	return jobfile.File{Jobs: []jobfile.Job{{Spec: spec}}}, late, err
 }
 
-// finishSpec applies the flags to the spec, then what depends on several options, and validates it. late is nil for a
+// finishSpec applies the flags to the spec, then the options that depend on others, and validates it. late is nil for a
 // job file.
 func (r specReader) finishSpec(c *cli.Context, spec *job.Spec, late *lateOptions) error {
 	if late == nil {
@@ -414,7 +414,7 @@ func setPartition(s *job.Spec, v string) error {
 	return nil
 }
 
-// setMaxFailures refuses 0, which could mean none or that no failure counts.
+// setMaxFailures refuses 0, which could mean that no failure is allowed, or that failures do not count.
 func setMaxFailures(s *job.Spec, v string) error {
 	err := number(v, &s.MaxFailures)
 	if err == nil && s.MaxFailures <= 0 {

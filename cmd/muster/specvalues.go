@@ -104,7 +104,7 @@ func put(m *map[string]string, k, v string) error {
 	if k == "" {
 		return errors.New("a name is missing")
 	}
-	if len(*m) > job.MaxEnv { // each of very many would copy the ones before it
+	if len(*m) > job.MaxEnv { // each further one copies all before it, which is slow for very many
 		return fmt.Errorf("more than %d variables", job.MaxEnv)
 	}
 	next := maps.Clone(*m)

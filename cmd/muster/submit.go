@@ -100,7 +100,7 @@ func (s streams) warnOf(j api.Job) {
 	}
 }
 
-// refused returns the error of a refused submission. If nothing in the cluster could ever run the job, the error has
+// refused returns the error for a refused submission. If nothing in the cluster could ever run the job, the error has
 // its own exit code, and a reason for each requirement that a node does not meet.
 func refused(err error) error {
 	var p *api.Problem
@@ -136,7 +136,7 @@ func refused(err error) error {
 	return exitError{exitNever, errors.New(b.String())}
 }
 
-// whichFail tells why nodes do not meet a clause. Nodes with the same reason are named together.
+// whichFail returns why nodes do not meet a clause. Nodes with the same reason are named together.
 func whichFail(fails []contract.Failed) string {
 	var reasons []string
 	names := map[string][]string{}
@@ -152,7 +152,7 @@ func whichFail(fails []contract.Failed) string {
 	return strings.Join(reasons, ", ")
 }
 
-// nearestFit tells with how much less of one resource a request would fit; empty if that is not known.
+// nearestFit returns by how much a request must be reduced in one resource to fit; empty if that is not known.
 func nearestFit(n *api.Nearest) string {
 	if n == nil {
 		return ""
@@ -298,7 +298,7 @@ func explain(out io.Writer, room int, x api.Explanation) error {
 	return w.Print(out, room)
 }
 
-// explanationRows writes an explanation. The job that it is about does not start before the time begin, if not nil.
+// explanationRows writes an explanation of a job. If begin is not nil, the job does not start before it.
 func explanationRows(w *table.Sheet, x api.Explanation, begin *time.Time) {
 	label := "now"
 	if x.Job != "" {
@@ -341,7 +341,7 @@ func explanationRows(w *table.Sheet, x api.Explanation, begin *time.Time) {
 	}
 }
 
-// clauseRows writes by how many nodes each clause is met, and what those lack that do not meet it.
+// clauseRows writes how many nodes meet each clause, and what the other nodes lack.
 func clauseRows(w *table.Sheet, clauses []contract.Clause) {
 	for _, c := range clauses {
 		row(w, c.Clause, fmt.Sprintf("met by %d of %d nodes", c.Meets, c.Of))
@@ -354,10 +354,10 @@ func clauseRows(w *table.Sheet, clauses []contract.Clause) {
 	}
 }
 
-// barring are the reasons for which a task does not start, whatever room there is.
+// barring are the reasons that keep a task from starting however much capacity is free.
 var barring = []string{job.ReasonDependency, job.ReasonDependencyNeverSatisfied, job.ReasonBeginTime, job.ReasonArrayThrottle}
 
-// startText tells when a job should start; empty if there is nothing to say.
+// startText says when a job should start; empty if there is nothing to say.
 func startText(x api.Explanation, begin *time.Time) string {
 	waits := x.State == job.Pending || x.Estimated != nil
 	switch {

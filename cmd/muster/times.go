@@ -28,7 +28,7 @@ func minute(t *time.Time) string {
 	return t.Local().Format("2006-01-02 15:04 MST")
 }
 
-// latest tells until when a waiting job should start.
+// latest says when a waiting job should start at the latest.
 func latest(t *time.Time) string {
 	if t == nil {
 		return "unknown"
@@ -36,7 +36,7 @@ func latest(t *time.Time) string {
 	return clock(t) + " or before"
 }
 
-// notBefore returns the time of --begin of a job that has not come; nil if there is none.
+// notBefore returns the time of a job's --begin if that is in the future; otherwise nil.
 func notBefore(j api.Job) *time.Time {
 	if j.BeginAt == nil || j.StartedAt != nil || j.Ended() || !j.BeginAt.After(nowOf(j)) {
 		return nil
@@ -44,8 +44,8 @@ func notBefore(j api.Job) *time.Time {
 	return j.BeginAt
 }
 
-// expectedStart is when a waiting job should start: at the time of its --begin at the earliest, or else when it is
-// estimated to start at the latest; nil if neither is known.
+// expectedStart returns when a waiting job should start: the time of its --begin, which is the earliest, or else the
+// estimate of the latest start; nil if neither is known.
 func expectedStart(j api.Job) *time.Time { return cmp.Or(notBefore(j), j.Estimated) }
 
 // startCell writes expectedStart for listings.
@@ -73,11 +73,11 @@ func localTimes(s string) string {
 	})
 }
 
-// nowOf returns what the clock of the daemon reads that accepted a job. Its times are by that clock.
+// nowOf returns the time by the clock of the daemon that accepted the job. The job's times are by that clock.
 func nowOf(j api.Job) time.Time { return time.Now().Add(j.Ahead()) }
 
-// elapsed returns how long something has lasted by one clock, in whole seconds from one minute on. If it still lasts, now is what
-// that clock reads.
+// elapsed returns how long something has lasted by one clock, in whole seconds from one minute on. If it still lasts,
+// it is measured up to now, by the same clock.
 func elapsed(from, to *time.Time, now time.Time) string {
 	if from == nil {
 		return "-"
@@ -99,7 +99,7 @@ func elapsed(from, to *time.Time, now time.Time) string {
 // seconds writes a number of seconds as a duration.
 func seconds(n float64) string { return job.Duration(n * float64(time.Second)).String() }
 
-// size writes a number of bytes; 0 is one that is not known, or not asked for.
+// size writes a number of bytes; 0 means not known, or not requested.
 func size(n int64) string {
 	if n == 0 {
 		return "-"

@@ -1,6 +1,6 @@
 package main
 
-// The token of an invitation, on its way from the user to the daemon. Who reads it can join the cluster.
+// The token of an invitation, on its way from the user to the daemon. Anyone who reads it can join the cluster.
 
 import (
 	"os"
@@ -23,8 +23,8 @@ func insecureTokenFlag() *cli.BoolFlag {
 	return &cli.BoolFlag{Name: insecureFlag, Usage: "allow --token, though all users of this host can see it in the list of processes", DisableDefaultText: true}
 }
 
-// refuseToken returns an error if the token is on the command line, as --token or as the argument said, where every user of
-// the host can see it, unless --insecure-token allows that.
+// refuseToken returns an error if the token is on the command line, where every user of the host can see it: as --token
+// or in the argument said. --insecure-token allows it.
 func refuseToken(c *cli.Context, said string) error {
 	where := "--token"
 	switch {
@@ -51,8 +51,8 @@ func tokenOf(setting, token, file string) (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// hideToken removes the token from the environment, so that no child gets it. It returns how the settings are read again
-// without it: the token is that of the start.
+// hideToken removes the token from the environment, so that no child gets it. It returns a function that reads the
+// settings again and fills in the token from the start.
 func hideToken(cfg daemonConfig, read func() (daemonConfig, error)) func() (daemonConfig, error) {
 	if os.Getenv(tokenVariable) == "" {
 		return read

@@ -28,8 +28,8 @@ const (
 	slowest = time.Hour
 )
 
-// topGCPercent keeps the heap of top near to what it shows: it runs for days beside the user's work. Then the garbage of a
-// busy cluster is collected every few seconds, within 10 ms.
+// topGCPercent keeps the heap of top small, because it runs for days beside the user's work. In a busy cluster the
+// garbage is then collected every few seconds, which takes up to 10 ms.
 const topGCPercent = 10
 
 func (v watchVerbs) topCommand() *cli.Command {
@@ -82,7 +82,8 @@ func (v watchVerbs) top(c *cli.Context) error {
 	return top.Run(ctx, cfg, v.in, v.out)
 }
 
-// nodeToShow returns the id of the node that the user names. Without one it asks the daemon whether it is there.
+// nodeToShow returns the id of the node that the user names. If the user names none, it only checks that the daemon
+// answers.
 func nodeToShow(ctx context.Context, client *api.Client, name string) (job.Peer, error) {
 	if name == "" {
 		_, err := client.Daemon(ctx, false)
@@ -107,7 +108,7 @@ func refreshOf(text string) (time.Duration, error) {
 	return d.D(), nil
 }
 
-// verbOf returns how this program carries out another verb, at the same daemon.
+// verbOf returns a function that makes the command for another verb of this program, with the same daemon.
 func verbOf(c *cli.Context) func(args []string) *exec.Cmd {
 	to := daemonOf(c)
 	where := []string{"--socket", to.Socket}

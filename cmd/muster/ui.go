@@ -61,7 +61,7 @@ func (v hostVerbs) ui(c *cli.Context, page string) error {
 	d, err := door.New(ctx, door.Config{Port: c.Int("port"), To: client, Version: version, Notice: func(text string) {
 		select {
 		case notices <- text:
-		default: // a terminal that stands still needs no more
+		default: // a stopped terminal needs no further lines
 		}
 	}})
 	if err != nil {
@@ -87,7 +87,7 @@ func untilHangup(ctx context.Context) (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(ctx, unix.SIGHUP)
 }
 
-// showAddress prints an address with a code, and has a browser open it if that is wanted and possible.
+// showAddress prints an address with a code. If open is true, it also opens the address in a browser, if there is one.
 func (v hostVerbs) showAddress(d *door.Door, page string, open bool) error {
 	address, err := d.Address(page)
 	if err != nil {
@@ -130,11 +130,11 @@ func (v hostVerbs) holdDoor(ctx context.Context, d *door.Door, page string, noti
 	}
 }
 
-// backgroundWait is the time between two looks of a process in the background at its terminal.
+// backgroundWait is how often a process in the background checks its terminal.
 const backgroundWait = time.Second
 
 // readAsks sends true for each line of the input. It sends false when a terminal, or the program at the other end of a
-// pipe, is gone. Without either there is nobody to ask, and it sends nothing.
+// pipe, is gone. If the input is neither, it sends nothing.
 func readAsks(ctx context.Context, in any, asked chan<- bool) {
 	f, ok := in.(*os.File)
 	if !ok {
@@ -146,7 +146,7 @@ func readAsks(ctx context.Context, in any, asked chan<- bool) {
 		return
 	}
 	if terminal {
-		signal.Ignore(unix.SIGTTIN) // in the background a read is an error then, and does not stop the process
+		signal.Ignore(unix.SIGTTIN) // then a read in the background is an error, and does not stop the process
 	}
 	send := func(more bool) bool {
 		select {

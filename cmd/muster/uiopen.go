@@ -1,7 +1,7 @@
 package main
 
 // Starting a browser for the verb ui. All users of a host can read the command lines of processes, so the address with
-// its code is not on one: the browser is given a file, which only this user can read, and which leads to the address.
+// its code must not be on one. The browser gets a file that only this user can read, and that leads to the address.
 
 import (
 	"cmp"
@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// openers are the programs that start the user's browser, the first that is there.
+// openers are the programs that start the user's browser; the first that exists is used.
 var openers = []string{"xdg-open", "sensible-browser"}
 
-// openBrowser has a browser open an address. The file that leads there is removed after a time. If no browser is
+// openBrowser opens an address in a browser. The file that leads there is removed after a time. If no browser is
 // started, it returns why.
 func openBrowser(address string, life time.Duration) (why string) {
 	switch {
@@ -48,7 +48,7 @@ func startBrowser(program, address string, life time.Duration) (why string) {
 		_ = os.RemoveAll(filepath.Dir(file))
 		return err.Error()
 	}
-	go func() { _ = cmd.Wait() }() // whether the browser liked it, its window tells
+	go func() { _ = cmd.Wait() }() // the user sees in the browser whether it worked
 	return ""
 }
 

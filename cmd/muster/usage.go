@@ -1,6 +1,6 @@
 package main
 
-// The verb that tells what jobs have held, and what they have used of it.
+// The verb that shows what jobs have held, and how much of it they have used.
 
 import (
 	"cmp"
@@ -108,14 +108,15 @@ func (v watchVerbs) usage(c *cli.Context) error {
 	return view.print(l)
 }
 
-// usageOf returns what the jobs have held and used that have run, the newest first, and the nodes that did not answer.
+// usageOf returns what the chosen jobs have held and used, the newest first, and the nodes that did not answer. Jobs
+// that never ran are left out.
 func usageOf(ctx context.Context, client *api.Client, chosen jobChoice) (all []api.JobUsage, partial []string, err error) {
 	a := usageAsker{client: client, silent: map[string]bool{}}
 	for l, err := range chosen.pages(ctx, client, 0) {
 		if err != nil {
 			return nil, nil, err
 		}
-		for _, name := range l.Partial { // the listing has what its daemon said last
+		for _, name := range l.Partial { // the listing has the last known state of its jobs
 			a.setSilent(name)
 		}
 		ran := slices.DeleteFunc(l.Items, func(j api.Job) bool { return j.StartedAt == nil })
@@ -130,8 +131,8 @@ func usageOf(ctx context.Context, client *api.Client, chosen jobChoice) (all []a
 	return all, partial, nil
 }
 
-// usageAsker asks for the usage of jobs. An owner that does not answer is not asked for its other jobs: each would take as
-// long.
+// usageAsker asks for the usage of jobs. If an owner does not answer, it is not asked for its other jobs, because each
+// would wait as long.
 type usageAsker struct {
 	client *api.Client
 
@@ -271,8 +272,8 @@ func part(used *float64, held float64) *float64 {
 	return &x
 }
 
-// csvCell returns a cell of a table for CSV: the unknown is empty, and no cell begins as a formula does, which a spreadsheet
-// would compute.
+// csvCell returns a cell of a table for CSV. An unknown value is empty, and no cell looks like a formula that a
+// spreadsheet would compute.
 func csvCell(cell string) string {
 	switch {
 	case cell == "-":

@@ -1,6 +1,6 @@
 package main
 
-// The verb that shows what users and projects have used, and what they should.
+// The verb that shows what users and projects have used, and what their shares are.
 
 import (
 	"cmp"
@@ -74,7 +74,8 @@ func userColumns() table.Columns[api.User] {
 	}
 }
 
-// shareColumn is the share of a user or project. One who has used nothing and has no jobs counts for none.
+// shareColumn returns the column with the share of a user or project. A user or project without usage and jobs does not
+// count.
 func shareColumn() table.Column[api.User] {
 	share := func(u api.User) string {
 		if u.Idle {
@@ -85,7 +86,7 @@ func shareColumn() table.Column[api.User] {
 	return table.Column[api.User]{Name: "share", Help: "the part that the user or project should have", Cell: share, Order: table.By(func(u api.User) float64 { return u.Share })}
 }
 
-// projectText is the project, and how many others the line counts.
+// projectText returns the project, and how many others the line counts.
 func projectText(u api.User) string {
 	if u.Others > 0 {
 		return fmt.Sprintf("- (+%d)", u.Others)
@@ -93,7 +94,7 @@ func projectText(u api.User) string {
 	return dash(u.Project)
 }
 
-// limitsText says what a user may have on each of some nodes, and on all nodes together.
+// limitsText returns what a user may hold on each of some nodes, and on all nodes together.
 func limitsText(all []api.NodesLimit) string {
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
 	bytes := func(n int64) string { return job.Size(n).String() }

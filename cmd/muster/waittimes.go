@@ -1,6 +1,6 @@
 package main
 
-// What is said of waiting times beside the list of jobs that wait.
+// The line about waiting times that goes with the list of waiting jobs.
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// waited says how long the jobs waited that started in the last hour. If that is not known, it says nothing: the listing
-// does not need it.
+// waited returns how long the jobs that started in the last hour had waited. It is empty if that is not known, because
+// the listing does not need it.
 func waited(ctx context.Context, client *api.Client) string {
 	s, err := client.Stats(ctx)
 	if err != nil || s.Waits == nil {
@@ -31,7 +31,7 @@ func waited(ctx context.Context, client *api.Client) string {
 	return text
 }
 
-// waitText writes a wait. Daemons know it to a tenth.
+// waitText writes a wait. Daemons know it to a tenth of its value.
 func waitText(seconds float64) string {
 	d := time.Duration(min(max(seconds, 0), (100*365*24*time.Hour).Seconds()) * float64(time.Second))
 	if d < time.Second {

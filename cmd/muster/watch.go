@@ -1,6 +1,6 @@
 package main
 
-// Listings that go on: redrawn in place on a terminal, and elsewhere a line for each item that changes.
+// Listings that are updated: on a terminal they are redrawn in place, and elsewhere each item that changes gets a line.
 
 import (
 	"bytes"
@@ -19,11 +19,12 @@ import (
 	"github.com/musterhq/muster/cmd/muster/table"
 )
 
-// watched is a listing that goes on.
+// watched is a listing that is updated.
 type watched[T any] struct {
 	view[T]
 
-	// fetch lists the items in the order of the listing: at least so many rows, if there are as many; 0 means all.
+	// fetch lists the items in the order of the listing: at least this number of rows, if there are as many; 0 means
+	// all.
 	fetch func(ctx context.Context, rows int) (api.Listing[T], error)
 	// follow reports changes until it ends.
 	follow func(ctx context.Context, n news[T]) error
@@ -34,7 +35,7 @@ type watched[T any] struct {
 	over  func(T) bool   // the item will not change any more
 }
 
-// news takes what follow reports.
+// news receives what follow reports.
 type news[T any] struct {
 	changed chan struct{} // something may have changed
 	items   chan T        // this has changed
@@ -44,11 +45,11 @@ type news[T any] struct {
 func (n news[T]) stale() {
 	select {
 	case n.changed <- struct{}{}:
-	default: // somebody has said so
+	default: // it is reported already
 	}
 }
 
-// item says that an item is now like this.
+// item reports the new state of an item.
 func (n news[T]) item(ctx context.Context, item T) {
 	select {
 	case n.items <- item:
@@ -56,8 +57,8 @@ func (n news[T]) item(ctx context.Context, item T) {
 	}
 }
 
-// The pause between two listings is at least atLeast, and at least restFold times as long as the last listing took. So watching is
-// little work for the daemons, however many items there are.
+// The pause between two listings is at least atLeast, and at least restFold times as long as the last listing took. So
+// watching costs the daemons little, however many items there are.
 const (
 	atLeast  = 200 * time.Millisecond
 	restFold = 4
@@ -96,7 +97,7 @@ func newPacer() *pacer {
 	return &pacer{timer: t}
 }
 
-// after begins a pause after a listing that took so long.
+// after begins the pause after a listing that took this long.
 func (r *pacer) after(took time.Duration) {
 	r.over = false
 	r.timer.Reset(max(atLeast, restFold*took))
@@ -150,10 +151,10 @@ type last struct {
 	over bool
 }
 
-// maxSeen bounds the items that are remembered. Beyond it those are forgotten that will not change any more.
+// maxSeen bounds the items that are remembered. Beyond it, items that will not change any more are forgotten.
 const maxSeen = 100_000
 
-// list prints those items that have changed since they were printed.
+// list fetches the listing, and prints the items that have changed since they were last printed.
 func (a appended[T]) list(ctx context.Context) error {
 	rows, first := a.limit, len(a.seen) == 0
 	if a.sort != "" {
@@ -203,10 +204,10 @@ func (a appended[T]) show(items []T) error {
 	return a.rows.show(changed)
 }
 
-// second is how often the screen is drawn anew, so that durations advance.
+// second is how often the screen is redrawn, so that durations advance.
 const second = time.Second
 
-// redraw shows the listing on the whole screen. It lists anew only after changes, and only the rows that have room.
+// redraw shows the listing on the whole screen. It fetches the listing only after changes, and only the rows that fit.
 func (w watched[T]) redraw(ctx context.Context, n news[T], ended <-chan error) error {
 	resized := make(chan os.Signal, 1)
 	signal.Notify(resized, unix.SIGWINCH)
@@ -255,7 +256,7 @@ func (w watched[T]) redraw(ctx context.Context, n news[T], ended <-chan error) e
 	}
 }
 
-// rowsFor returns how many items must be listed to fill the screen; 0: all, because their order is not that of the listing.
+// rowsFor returns how many items must be listed to fill the screen; 0: all, because the user wants another order.
 func (w watched[T]) rowsFor() int {
 	if w.sort != "" {
 		return 0
@@ -287,10 +288,10 @@ type canvas struct {
 	columns, lines int
 }
 
-// Size is that of the terminal for which the text is written.
+// Size returns the size of the terminal for which the text is written.
 func (c *canvas) Size() (columns, lines int) { return c.columns, c.lines }
 
-// screen is a terminal on which everything is drawn anew.
+// screen is a terminal that is redrawn as a whole.
 type screen struct {
 	out     io.Writer
 	entered bool
@@ -326,7 +327,7 @@ func (s *screen) draw(c *canvas, more bool) error {
 	return err
 }
 
-// leave goes back to the screen as it was before, and leaves there what was drawn last.
+// leave returns to the normal screen, and prints there what was drawn last.
 func (s *screen) leave() {
 	if s.entered {
 		fmt.Fprint(s.out, "\x1b[?25h\x1b[?1049l"+s.last)
