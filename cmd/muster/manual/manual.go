@@ -16,7 +16,7 @@ type Book struct {
 	App      *cli.App
 	Shared   []Shared
 	Settings []Setting
-	Defaults map[string]string // of settings, and with dashes of flags, whose default differs from host to host
+	Defaults map[string]string // the text for a default that differs from host to host, by setting, or by flag with its dashes
 	Replace  *strings.Replacer // applied to each text of a flag, for what differs from host to host
 	OpenAPI  []byte
 	Date     string // of this version, as 2026-12-01; empty if it is not known
@@ -81,7 +81,7 @@ type verb struct {
 func (v verb) name() string { return "muster " + strings.Join(v.path, " ") }
 func (v verb) file() string { return "muster-" + strings.Join(v.path, "-") }
 
-// verbs returns the verbs that users see, each before its own verbs.
+// verbs returns the verbs that users see, each before its subcommands.
 func (b Book) verbs() (all []verb) {
 	var walk func(path []string, commands []*cli.Command)
 	walk = func(path []string, commands []*cli.Command) {
@@ -98,7 +98,7 @@ func (b Book) verbs() (all []verb) {
 	return all
 }
 
-// usage returns how a verb is written.
+// usage returns the synopsis of a verb.
 func (b Book) usage(v verb) string {
 	text := v.name()
 	if len(v.Subcommands) == 0 && len(v.Flags) > 0 {
@@ -157,7 +157,7 @@ func (b Book) items(flags []cli.Flag) (all []item) {
 	return all
 }
 
-// fixed returns a text without what differs from host to host.
+// fixed returns a text in which what differs from host to host is replaced.
 func (b Book) fixed(text string) string {
 	if b.Replace == nil {
 		return text

@@ -1,6 +1,6 @@
 package manual
 
-// The writer of docs/manual.md: its parts that are made from the tables, and their places in the file.
+// The writer of docs/manual.md: the parts that are generated from the tables, and their places in the file.
 
 import (
 	"encoding/json"
@@ -12,13 +12,13 @@ import (
 	"github.com/musterhq/muster/job/jobfile"
 )
 
-// The lines around a part that is made.
+// The lines around a generated part.
 const (
 	beginMark = "<!-- made by `make generate`: "
 	endMark   = "<!-- end -->"
 )
 
-// Fill returns the text of the manual with each of its parts made anew.
+// Fill returns the text of the manual with each generated part made again.
 func (b Book) Fill(text string) (string, error) {
 	var out strings.Builder
 	for {
@@ -80,7 +80,7 @@ func table(left, right string, items []item) string {
 	return b.String()
 }
 
-// code returns words as code in a cell of a table, each of a list by itself.
+// code returns a term as code in a cell of a table.
 func code(term string) string { return "`" + strings.ReplaceAll(term, "|", `\|`) + "`" }
 
 // cell returns a text for a cell of a table.

@@ -29,7 +29,7 @@ func (b Book) verbPages() (all []page) {
 	return all
 }
 
-// verbPage is the man page of a verb.
+// verbPage returns the man page of a verb.
 func (b Book) verbPage(v verb) page {
 	p := page{name: v.file(), section: 1, brief: v.Usage}
 	p.parts = append(p.parts, part{title: "SYNOPSIS", text: []string{"`" + b.usage(v) + "`"}})
@@ -84,7 +84,7 @@ const (
 	settingFlags = "Settings of a daemon"
 )
 
-// mainPage is muster(1).
+// mainPage returns muster(1).
 func (b Book) mainPage() page {
 	p := page{name: "muster", section: 1, brief: b.App.Usage}
 	p.parts = append(p.parts, part{title: "SYNOPSIS", text: []string{"`muster VERB [FLAGS] [ARGUMENTS]`"}})
@@ -116,7 +116,7 @@ func (b Book) mainPage() page {
 	return p
 }
 
-// configPage is muster-config(5).
+// configPage returns muster-config(5).
 func (b Book) configPage() page {
 	p := page{name: "muster-config", section: 5, brief: "configuration file of the muster daemon"}
 	p.parts = append(p.parts, part{title: "DESCRIPTION", text: []string{
@@ -131,7 +131,7 @@ func (b Book) configPage() page {
 	return p
 }
 
-// beside describes the flags of a group that are no settings.
+// beside describes the flags of a group that are not settings.
 func (b Book) beside(g Shared) []item {
 	flags := slices.DeleteFunc(slices.Clone(g.Flags), func(f cli.Flag) bool {
 		return slices.ContainsFunc(b.Settings, func(s Setting) bool { return s.Name == f.Names()[0] })
@@ -162,7 +162,7 @@ func (b Book) settingText(s Setting) string {
 	return text + " Variable: " + s.Env + "."
 }
 
-// standard returns the default of a setting.
+// standard returns the default of a setting, as the manual gives it.
 func (b Book) standard(s Setting) string {
 	if d := b.Defaults[s.Name]; d != "" {
 		return d
@@ -170,7 +170,7 @@ func (b Book) standard(s Setting) string {
 	return s.Default
 }
 
-// jobPage is muster-job(5).
+// jobPage returns muster-job(5).
 func jobPage() page {
 	p := page{name: "muster-job", section: 5, brief: "job file of muster"}
 	p.parts = append(p.parts, part{title: "DESCRIPTION", text: []string{

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// roff returns the page in the language of man(7).
+// roff returns the page in the markup of man(7).
 func (p page) roff(date string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, ".\\\" Made by `muster manual`; change the tables of the program instead.\n.TH %s %d \"%s\" muster \"muster manual\"\n.nh\n", quoted(strings.ToUpper(p.name)), p.section, date)
@@ -47,13 +47,13 @@ func line(text string) string {
 	return leading(b.String())
 }
 
-// escaped returns a text in which nothing is a command. A bare hyphen would be printed as a typographic one, which
-// cannot be copied into a command line.
+// escaped returns a text in which nothing is taken for markup. A bare hyphen would be printed as a typographic one,
+// which cannot be copied into a command line.
 func escaped(text string) string {
 	return strings.NewReplacer(`\`, `\e`, "-", `\-`, "…", `\[u2026]`, "×", `\[mu]`, "·", `\[pc]`, "°", `\[de]`).Replace(text)
 }
 
-// leading keeps a line from being taken for a request because of its first character.
+// leading escapes the first character of a line if it would make the line a request.
 func leading(text string) string {
 	if strings.HasPrefix(text, ".") || strings.HasPrefix(text, "'") {
 		return `\&` + text

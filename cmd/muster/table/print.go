@@ -24,7 +24,7 @@ type Printer[T any] struct {
 // gap is between two columns.
 const gap = "  "
 
-// NewPrinter returns a printer whose lines have at most so many columns of a terminal. With 0 no cell is cut.
+// NewPrinter returns a printer whose lines are at most room columns of a terminal wide. If room is 0, no cell is cut.
 func NewPrinter[T any](out io.Writer, columns Columns[T], room int) *Printer[T] {
 	p := &Printer[T]{out: out, columns: columns, room: room, widest: make([]int, len(columns))}
 	for i, c := range columns {
@@ -84,7 +84,7 @@ func (p *Printer[T]) line(b *bytes.Buffer, row []string, widths []int) {
 	b.WriteByte('\n')
 }
 
-// widths returns how wide each column is: as its widest cell, but the widest are cut until a line has room.
+// widths returns the width of each column: that of its widest cell, but the widest columns are cut until a line fits.
 func (p *Printer[T]) widths() []int {
 	widths := make([]int, len(p.columns))
 	total := len(gap) * (len(p.columns) - 1)
@@ -142,7 +142,7 @@ func runeWidth(r rune) int {
 	return 1
 }
 
-// Cut shortens a text to that width. An ellipsis says so.
+// Cut shortens a text to this width, and then ends it with an ellipsis.
 func Cut(s string, most int) string {
 	if Width(s) <= most {
 		return s

@@ -1,6 +1,6 @@
 package table
 
-// Rows as text without cutting anything: what does not fit into a line goes on in the next.
+// Rows as text without cutting anything: a cell that does not fit into a line continues in the next.
 
 import (
 	"bytes"
@@ -12,8 +12,8 @@ import (
 const (
 	// hanging is before the second line of the last cell, and of each one after it.
 	hanging = "  "
-	// leastText is how narrow the last column may become. A longer word in it, such as an address, makes its own line longer.
-	// If the others leave less, the last cell stands below its row, after beneath.
+	// leastText is how narrow the last column may become. A longer word in it, such as an address, makes its own line
+	// longer. If the other columns leave less space, the last cell stands below its row, after beneath.
 	leastText = 30
 	beneath   = "    "
 )
@@ -30,7 +30,8 @@ func (s *Sheet) Add(cells ...string) {
 	s.rows = append(s.rows, row)
 }
 
-// Print writes the rows. Cells that do not fit into so many columns of a terminal are wrapped at words; with 0 none is.
+// Print writes the rows. Cells that do not fit into room columns of a terminal are wrapped at words; if room is 0, none
+// is wrapped.
 func (s *Sheet) Print(out io.Writer, room int) error {
 	if len(s.rows) == 0 {
 		return nil
@@ -80,8 +81,8 @@ func writeCells(b *bytes.Buffer, cells [][]string, widths []int) {
 	}
 }
 
-// widths returns how wide each of the first columns is: as its widest cell, but the widest columns are narrowed until a line
-// has room, no further than to their longest word. fits reports whether a line has room then.
+// widths returns the widths of the first columns: that of the widest cell, but the widest columns are narrowed until a
+// line fits, at most to their longest word. fits reports whether a line fits then.
 func (s *Sheet) widths(columns, room int) (widths []int, fits bool) {
 	widths, least := make([]int, columns), make([]int, columns)
 	for _, row := range s.rows {
@@ -115,8 +116,8 @@ func (s *Sheet) widths(columns, room int) (widths []int, fits bool) {
 	return widths, true
 }
 
-// wrap splits a text at spaces into lines of that width. A longer word has a line of its own. If hang is true, the second
-// line and those after it are indented.
+// wrap splits a text at spaces into lines of at most this width. A longer word has a line of its own. If hang is true,
+// the second line and those after it are indented.
 func wrap(text string, most int, hang bool) []string {
 	if Width(text) <= most {
 		return []string{text}

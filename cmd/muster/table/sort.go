@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// By returns the order of items by a number or a text of them.
+// By returns a comparison of items by a number or a text.
 func By[T any, K cmp.Ordered](key func(T) K) func(a, b T) int {
 	return func(a, b T) int { return cmp.Compare(key(a), key(b)) }
 }

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Level says when a column is shown that nobody has asked for by its name.
+// Level says when a column is shown that the user has not named.
 type Level int
 
 // The levels.
@@ -28,17 +28,17 @@ type Column[T any] struct {
 	Help  string
 	Cell  func(T) string
 	Order func(a, b T) int // the order of rows; nil: that of the texts
-	Least int              // to which width it may be cut; 0: it is never cut
+	Least int              // the least width to which it may be cut; 0: it is never cut
 	Level Level
 	IsKey bool // identifies the item
 
-	width int // that the user wants; 0: as it fits
+	width int // the width that the user wants; 0: as wide as needed
 }
 
 // maxWidth bounds the width that a user may ask for.
 const maxWidth = 10_000
 
-// header is the first line of the column.
+// header returns the first line of the column.
 func (c Column[T]) header() string {
 	return cmp.Or(c.Head, strings.ToUpper(strings.ReplaceAll(c.Name, "-", " ")))
 }
@@ -91,7 +91,7 @@ func (all Columns[T]) names() []string {
 	return names
 }
 
-// meaning is what a column is.
+// meaning describes a column.
 type meaning struct{ name, text string }
 
 // Help says what each column is, one in a line.
