@@ -31,7 +31,7 @@ func waited(ctx context.Context, client *api.Client) string {
 	return text
 }
 
-// waitText writes a wait. Daemons know it to a tenth of its value.
+// waitText writes a wait. The figures of daemons may be up to a tenth too high.
 func waitText(seconds float64) string {
 	d := time.Duration(min(max(seconds, 0), (100*365*24*time.Hour).Seconds()) * float64(time.Second))
 	if d < time.Second {

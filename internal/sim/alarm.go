@@ -11,7 +11,7 @@ import (
 // maxStuck bounds the turns that a core may want at one moment.
 const maxStuck = 10_000
 
-// alarm wakes one core. A moment that an earlier one has replaced still rings, but rang reports false then.
+// alarm wakes one core. If a later moment was replaced by an earlier one, it still rings, but then rang reports false.
 type alarm struct {
 	w        *World
 	peer     job.Peer
@@ -38,7 +38,7 @@ func (a *alarm) set(when time.Duration) {
 		return
 	}
 	if a.at > now && a.at <= when {
-		return // that alarm looks again
+		return // the core will look again when that alarm rings
 	}
 	a.at = when
 	a.w.at(when, a.ring)

@@ -10,7 +10,7 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// carry does what a round of the worker's core has decided. Whatever the core is told of it comes with a later round.
+// carry carries out what a round of the worker's core has decided. The core hears of the results in a later round.
 func (h *host) carry(fx worker.Effects) {
 	for _, t := range fx.Start {
 		h.startProc(t)
@@ -54,7 +54,7 @@ func (h *host) carry(fx worker.Effects) {
 	}
 }
 
-// keepQuarantine has the next life of the daemon find what is set aside, as the disk does.
+// keepQuarantine keeps the quarantined devices for the next life of the daemon, as the disk does.
 func keepQuarantine(h *host, now worker.Quarantine) {
 	text, err := json.Marshal(now)
 	if err == nil {
@@ -66,7 +66,7 @@ func keepQuarantine(h *host, now worker.Quarantine) {
 	}
 }
 
-// keepUsage has the next life of the daemon find what its users have used, as the disk does.
+// keepUsage keeps what users have used for the next life of the daemon, as the disk does.
 func keepUsage(h *host, now worker.Usage) {
 	text, err := json.Marshal(now)
 	if err == nil {
@@ -78,7 +78,7 @@ func keepUsage(h *host, now worker.Usage) {
 	}
 }
 
-// carry does what a step of the scheduler's core has decided.
+// carry carries out what a step of the scheduler's core has decided.
 func (o *owner) carry(fx scheduler.Effects) {
 	o.proposeAll(fx.Propose)
 	for _, m := range fx.Send {

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// Timeline is virtual time, from the beginning of the simulation. Before it the daemons find each other for a moment, so
-// Now may be negative.
+// Timeline is virtual time, counted from the beginning of the simulation. Now is negative before that, while the
+// daemons find each other.
 type Timeline interface {
 	Now() time.Duration
-	// At calls f at a moment, or now if the moment has passed. Calls for one moment come in the order in which they were
-	// asked for.
+	// At calls f at a moment, or now if the moment has passed. Calls for the same moment come in the order in which
+	// they were requested.
 	At(t time.Duration, f func())
 }
 
@@ -26,7 +26,7 @@ type Clock struct {
 
 var _ Timeline = (*Clock)(nil)
 
-// warmUp is how long before the beginning of the simulation the daemons begin.
+// warmUp is how long before the beginning of the simulation the daemons start.
 const warmUp = 10 * time.Second
 
 // Now returns the virtual time.
@@ -64,7 +64,7 @@ func (c *Clock) at(when time.Duration, do func()) {
 
 func (c *Clock) after(d time.Duration, do func()) { c.at(c.now+d, do) }
 
-// next lets the earliest event happen if it is due by then.
+// next runs the earliest event if it is due by until. It returns false if there is none.
 func (c *Clock) next(until time.Duration) bool {
 	if len(c.heap) == 0 || c.heap[0].at > until {
 		return false
@@ -106,7 +106,7 @@ func (c *Clock) remove() {
 	c.heap[i] = last
 }
 
-// between draws evenly.
+// between draws a time evenly from least to most.
 func between(r *rand.Rand, least, most time.Duration) time.Duration {
 	if most <= least {
 		return least

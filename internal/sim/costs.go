@@ -11,29 +11,29 @@ import (
 // Range is a time that is drawn evenly from Least to Most.
 type Range struct{ Least, Most time.Duration }
 
-// Costs are how long the steps around the cores take. The defaults come from docs/benchmarks.md: hosts with a virtual disk.
-// What a core computes costs no virtual time: it is some 10 µs for a task.
+// Costs are how long the steps around the cores take. The defaults come from docs/benchmarks.md: hosts with a virtual
+// disk. Computing in a core costs no virtual time: it takes some 10 µs for a task.
 type Costs struct {
 	// Commit is from the proposal of records to their commit. Default: 640 to 850 µs, the journal with one in flight.
 	Commit Range
 	// Sync is the write of a worker that must be on disk before it goes on. Default: 610 to 680 µs, append and fdatasync.
 	Sync Range
-	// Confirm is the round by which a scheduler makes sure that it still leads. Default: 50 to 200 µs: its journal is its
-	// own, so nobody else is asked.
+	// Confirm is the round in which a scheduler makes sure that it still leads. Default: 50 to 200 µs: the journal has
+	// no other members that must be asked.
 	Confirm Range
 	// Start is from the order to start a task to its process. Default: 0.7 to 2.1 ms: what remains of the median from
 	// submission to process after two commits and one sync.
 	Start Range
-	// End is how long a task lives on that is told to end. Default: 1 to 10 ms, a program that ends at SIGTERM.
+	// End is how long a task takes to end when it is told to. Default: 1 to 10 ms, a program that ends at SIGTERM.
 	End Range
 	// Dial is the opening of a session, beyond two round trips. Default: 5 to 50 ms.
 	Dial Range
 	// Find is a search in the table of resource classes. Default: 20 to 900 ms; no search takes more than a second.
 	Find Range
-	// Lead is how long a daemon that begins takes until it accepts jobs. Default: 10 ms to 1.5 s.
+	// Lead is how long a starting daemon takes until it accepts jobs. Default: 10 ms to 1.5 s.
 	Lead Range
-	// Notice is after how long a daemon ends a session with a peer that is silent. Default: 6 to 8 s: pings go out every 2 s,
-	// and a session ends after 6 s without an answer.
+	// Notice is how long a peer must be silent until a daemon ends the session with it. Default: 6 to 8 s: pings go out
+	// every 2 s, and a session ends after 6 s without an answer.
 	Notice Range
 }
 

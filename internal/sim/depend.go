@@ -1,6 +1,6 @@
 package sim
 
-// Jobs that depend on others: they name them as the load does, and go to the same scheduler.
+// Jobs that depend on others. They name the others as the load does, and go to the same scheduler.
 
 import (
 	"fmt"
@@ -42,7 +42,7 @@ func (w *World) addDependencies() error {
 	return nil
 }
 
-// routeTogether sends jobs that depend on each other, also over others, to one scheduler.
+// routeTogether sends jobs that depend on each other, directly or through other jobs, to one scheduler.
 func routeTogether(w *World) {
 	first := make([]int, len(w.works)) // a job of the same group, with a lower index or the same
 	for i := range first {

@@ -20,7 +20,7 @@ type disk struct {
 	undo    []unsynced
 }
 
-// unsynced is a record as it was before a write that is not synced.
+// unsynced is the old value of a record whose new value is not synced.
 type unsynced struct {
 	attempt job.Attempt
 	before  *contract.Record

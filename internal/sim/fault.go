@@ -24,11 +24,12 @@ const (
 	Kill FaultKind = "kill"
 	// Leave drains the machine: what runs goes on, and nothing else starts. It comes back after Fault.For; 0: never.
 	Leave FaultKind = "leave"
-	// Join brings a machine into the cluster. If it is the first that happens to the machine, that is not there before.
+	// Join brings a machine into the cluster. If Join is the first fault of the machine, the machine is absent before
+	// it.
 	Join FaultKind = "join"
 	// DeviceOut is a GPU that has fallen off the bus: programs on it fail. It works again after Fault.For; 0: never.
 	DeviceOut FaultKind = "gpu"
-	// Slow has the tasks of the machine run at Fault.Speed, for Fault.For; 0: for good.
+	// Slow makes the tasks of the machine run at Fault.Speed, for Fault.For; 0: for good.
 	Slow FaultKind = "slow"
 	// Break breaks the part of the network that Fault.Part names. It is repaired after Fault.For; 0: never.
 	Break FaultKind = "network"
@@ -79,7 +80,7 @@ func (f *Fault) check(w *World) error {
 // maxSpeed bounds how fast a machine may be.
 const maxSpeed = 1000
 
-// addFaults has the faults happen.
+// addFaults schedules the faults.
 func (w *World) addFaults() error {
 	for i := range w.cfg.Faults {
 		f := &w.cfg.Faults[i]
@@ -94,7 +95,7 @@ func (w *World) addFaults() error {
 	return nil
 }
 
-// usualRetries is how often users ask for jobs to run again that fail, in a cluster whose GPUs fall out.
+// usualRetries is how many retries users ask for, in a cluster whose GPUs fall out.
 const usualRetries = 3
 
 // joinLater switches off the machines that are not there from the beginning.
@@ -163,7 +164,7 @@ func happens(w *World, f *Fault) {
 	}
 }
 
-// ownerLost is the end of an owner whose machine never comes back. Nobody answers for its jobs any more.
+// ownerLost ends an owner whose machine never comes back. Nobody answers for its jobs any more.
 func ownerLost(o *owner) {
 	o.asks = map[scheduler.Token]request{}
 	for _, s := range o.w.works {
@@ -175,7 +176,7 @@ func ownerLost(o *owner) {
 	}
 }
 
-// RestartLeast is how long a daemon takes at least that is killed and started again.
+// RestartLeast is the shortest time from the kill of a daemon to its next start.
 const RestartLeast = 300 * time.Millisecond
 
 // pace sets the speed of the host.
@@ -190,7 +191,7 @@ func (h *host) pace(speed float64) {
 	}
 }
 
-// deviceOut has a GPU fall out. The programs on it fail.
+// deviceOut makes a GPU fall out. The programs on it fail.
 func deviceOut(h *host, f *Fault) {
 	uuid := h.cfg.Profile.GPUs[f.Device].UUID
 	if h.sick == nil {
@@ -208,7 +209,7 @@ func deviceOut(h *host, f *Fault) {
 	}
 }
 
-// breaks has a part of the network fail, and is repaired later. Sessions without a path break.
+// breaks breaks a part of the network, and repairs it later. Sessions without a path break.
 func (w *World) breaks(f *Fault) {
 	net, ok := w.net.(Breakable)
 	if !ok {
@@ -230,8 +231,8 @@ func (w *World) breaks(f *Fault) {
 	}
 }
 
-// review breaks the sessions that have no path any more, and opens those that have one again. The others find out later
-// that their path has become longer or shorter.
+// review breaks the sessions that have no path any more, and opens those that have a path again. The other sessions
+// learn later that their path has become longer or shorter.
 func review(w *World) {
 	w.after(pingAgain, func() {
 		for _, o := range w.owners {

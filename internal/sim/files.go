@@ -5,10 +5,10 @@ package sim
 // files are those of a job on their way to a host, or there.
 type files struct {
 	there   bool
-	waiting []func() // what begins once they are there
+	waiting []func() // called once the files are there
 }
 
-// bring calls begin once the host has the files of the job. It returns how many bytes are copied to the host for that.
+// bring calls begin once the host has the files of the job. It returns how many bytes must be copied to the host.
 func (h *host) bring(s *submission, begin func()) (bytes int64) {
 	if s.bytes == 0 || s.owner.at == h.index {
 		begin()

@@ -18,7 +18,8 @@ const (
 	cutPart = 0.1
 )
 
-// find looks in the table of classes, or among the hosts that the owner has heard of. The table knows the hosts of a class that are up, and those that have died lately.
+// find looks for hosts of a class in the table of classes, or among the hosts that the owner has heard of. The table
+// knows the hosts of a class that are up, and those that have died lately.
 func (o *owner) find(class string) {
 	if o.finding[class] || len(o.finding) >= maxFinding {
 		return
@@ -47,12 +48,12 @@ func (o *owner) find(class string) {
 	})
 }
 
-// isListed says whether the table still names the host.
+// isListed reports whether the table still names the host.
 func isListed(h *host) bool {
 	return h.up || !h.gone && h.w.now-h.downAt < staleFor || h.gone && h.w.now-h.powerAt < staleFor
 }
 
-// ofClass are some hosts of a class, in an order by chance if there are more.
+// ofClass returns up to most hosts of a class. If there are more, it picks them at random.
 func (w *World) ofClass(class string, most int) []*host {
 	all := w.classes[class]
 	out := make([]*host, 0, min(len(all), most))
@@ -64,7 +65,7 @@ func (w *World) ofClass(class string, most int) []*host {
 		}
 		return out
 	}
-	// Every host has the same chance: a walk in steps that meet each host once, from a host by chance on.
+	// Every host has the same chance: the walk starts at a random host, with a step that visits each host once.
 	step := 1 + w.chance.IntN(len(all)-1)
 	for gcd(step, len(all)) != 1 {
 		step = step%(len(all)-1) + 1
@@ -85,7 +86,7 @@ func gcd(a, b int) int {
 }
 
 const (
-	// callEvery is how often what is wanted is announced again.
+	// callEvery is how often an announcement is repeated.
 	callEvery = 10 * time.Second
 	// callHolds is how long a host keeps the session after the last announcement.
 	callHolds = 5 * time.Minute
@@ -97,8 +98,8 @@ const (
 	callSlow = 2 * time.Second
 )
 
-// announce calls the hosts of the classes that are wanted, now and as long as they are wanted. Some of them come: so many
-// that there are a few more than were asked for, if all hosts of the cluster have what is wanted.
+// announce calls the hosts of the wanted classes, again and again as long as they are wanted. A part of these hosts
+// opens a session: a few more than callAsked if all hosts of the cluster have a wanted class.
 func (o *owner) announce(wants []scheduler.Want) {
 	if o.w.cfg.Quiet {
 		return
@@ -108,7 +109,7 @@ func (o *owner) announce(wants []scheduler.Want) {
 	o.w.after(between(o.w.chance, 100*time.Millisecond, callSlow), o.call(o.calls, o.life))
 }
 
-// call returns the call of an announcement.
+// call returns the function that makes an announcement, and plans the next.
 func (o *owner) call(number, life int) func() {
 	return func() {
 		if o.life != life || !o.up || o.calls != number {
@@ -150,7 +151,7 @@ func callersOf(h *host) int {
 	return n
 }
 
-// callsEnd has the hosts that have answered give up their sessions, a while after the last announcement.
+// callsEnd makes the hosts that have answered give up their sessions, a while after the last announcement.
 func callsEnd(o *owner) {
 	if len(o.called) == 0 {
 		return

@@ -34,8 +34,8 @@ type host struct {
 type condition struct {
 	clock   hostClock
 	power   bool          // the host runs
-	gone    bool          // and never will again
-	powerAt time.Duration // it was last lost
+	gone    bool          // the host never runs again
+	powerAt time.Duration // when the power was last lost
 	up      bool          // the daemon runs
 	upAt    time.Duration
 	downAt  time.Duration
@@ -57,34 +57,34 @@ type hostLoop struct {
 	saving  bool
 	polling bool
 	turnFn  func()
-	alarm   alarm // for the turn that the core wants next
+	alarm   alarm // for the next turn that the core asks for
 }
 
 // driver is what runs on a host.
 type driver struct {
-	speed  float64           // of its tasks; 1: as their jobs say
+	speed  float64           // of the tasks; 1: as fast as their jobs say
 	sick   map[string]string // devices that have fallen out, and why
 	procs  map[job.Attempt]*proc
-	ending []*proc        // ended, with memory that is not back
+	ending []*proc        // ended, but their device memory is not free yet
 	files  map[int]*files // of jobs that have some
 }
 
-// rough is what tests make worse.
+// rough is what tests make worse than usual.
 type rough struct {
-	unfenced     bool          // its tasks go on when daemon and runner are dead
-	real         bool          // a status of the devices is needed
+	unfenced     bool          // its tasks go on when the daemon and the runner are dead
+	real         bool          // the core is given the status of devices, as from a real driver
 	wallOff      time.Duration // error of the wall clock
 	diskBadUntil time.Duration
 	stalledUntil time.Duration
 }
 
-// For how long hosts are up when a world begins.
+// The least and the greatest uptime of hosts when a world begins.
 const (
 	minUptime = time.Minute
 	maxUptime = 100 * time.Hour
 )
 
-// hostClock is CLOCK_BOOTTIME of one host: it begins anew with each boot, and may run fast or slow by a few parts in a
+// hostClock is CLOCK_BOOTTIME of one host: it starts again with each boot, and may run fast or slow by a few parts in a
 // million.
 type hostClock struct {
 	bootAt time.Duration
@@ -99,7 +99,7 @@ func (c hostClock) read(now time.Duration) worker.BootTime {
 	return worker.BootTime(d + d*c.ppm/1e6)
 }
 
-// when is the first moment at which the clock reads at least t.
+// when returns the first moment at which the clock reads at least t.
 func (c hostClock) when(t worker.BootTime) time.Duration {
 	if c.ppm == 0 {
 		return c.bootAt + time.Duration(t)
@@ -111,7 +111,7 @@ func (c hostClock) when(t worker.BootTime) time.Duration {
 	return now
 }
 
-// now is what the clocks of the host read.
+// now returns what the clocks of the host read.
 func (h *host) now() worker.Moment {
 	return worker.Moment{Boot: h.clock.read(h.w.now), Wall: h.w.wall(h.w.now, h.wallOff)}
 }
@@ -182,7 +182,7 @@ func (h *host) restart(after time.Duration) {
 	})
 }
 
-// powerOff is a power cut: the tasks end with the host.
+// powerOff cuts the power of the host: the tasks end with it.
 func (h *host) powerOff() {
 	if !h.power {
 		return
@@ -223,7 +223,7 @@ func (h *host) drain(d worker.Drain) {
 	}
 }
 
-// tell has the core see an event with its next turn.
+// tell gives the core an event with its next turn.
 func (h *host) tell(e worker.Event) {
 	if h.up {
 		h.inbox = append(h.inbox, e)
@@ -238,7 +238,7 @@ func (h *host) turn() {
 	}
 }
 
-// run is one turn of the loop around the core.
+// run runs one turn of the loop around the core.
 func (h *host) run() {
 	if !h.up || !h.turning || h.saving {
 		return
@@ -267,14 +267,14 @@ func (h *host) run() {
 				h.saving = false
 				h.write(&wr)
 				h.saved(nil)
-			case h.life == life && h.w.chance.IntN(2) == 0: // it had reached the disk
+			case h.life == life && h.w.chance.IntN(2) == 0: // the write had reached the disk
 				h.disk.write(&wr)
 			}
 		})
 	}
 }
 
-// write has the disk take what a turn writes.
+// write writes to the disk what a turn has decided.
 func (h *host) write(wr *worker.Writes) {
 	h.disk.write(wr)
 	if h.w.watch == nil {
@@ -304,7 +304,7 @@ func (h *host) saved(err error) {
 	h.arm()
 }
 
-// arm sets the alarm for the turn that the core wants next.
+// arm sets the alarm for the next turn that the core asks for.
 func (h *host) arm() {
 	at, ok := h.core.Wake()
 	if !ok {

@@ -23,16 +23,16 @@ type journal struct {
 	files    map[job.ID][]byte // large job files
 	undo     []unsavedRow
 	writes   int
-	flushed  uint64 // the rows that outlive a crash reflect the entries up to it
+	flushed  uint64 // the rows that survive a crash reflect the entries up to this index
 }
 
-// entry is what is proposed together.
+// entry is the records that are proposed together.
 type entry struct{ records []job.Record }
 
 // rows are the rows of jobs, by job and part.
 type rows map[job.ID]map[string][]byte
 
-// unsavedRow is a row as it was before a write that a crash may lose.
+// unsavedRow is the old value of a row whose write a crash may lose.
 type unsavedRow struct {
 	id     job.ID
 	before map[string][]byte // nil: there was none
@@ -79,7 +79,7 @@ func (d rows) save(changed []job.Row, gone []job.ID) {
 	}
 }
 
-// proposeAll proposes what ends work apart from what begins it, as the loop does.
+// proposeAll proposes records that end work separately from those that begin work, as the loop does.
 func (o *owner) proposeAll(records []job.Record) {
 	if len(records) == 0 {
 		return
@@ -119,7 +119,7 @@ func (o *owner) propose(records []job.Record) {
 	}
 }
 
-// append commits an entry and tells of it.
+// append commits an entry, and delivers it.
 func (o *owner) append(e job.Committed) {
 	o.index64++
 	e.Index, e.Epoch = o.index64, job.Epoch{Generation: 1, Term: o.term}
@@ -135,7 +135,7 @@ func (o *owner) append(e job.Committed) {
 	o.tell(scheduler.Committed{Committed: e})
 }
 
-// confirm is a round in which the owner makes sure that it leads.
+// confirm runs a round in which the owner makes sure that it leads.
 func confirm(o *owner, tok scheduler.Token) {
 	w, life := o.w, o.life
 	var err error
@@ -150,7 +150,7 @@ func confirm(o *owner, tok scheduler.Token) {
 	})
 }
 
-// save keeps rows. What is written between two flushes a crash may lose.
+// save writes rows. A crash may lose what was written since the last flush.
 func (o *owner) save(changed []job.Row, gone []job.ID) {
 	if len(changed) == 0 && len(gone) == 0 {
 		return
@@ -198,7 +198,7 @@ func keepFiles(o *owner, changed []job.Row, gone []job.ID) []job.Row {
 	})
 }
 
-// flushRows brings the rows to disk. The journal needs no entries then that they reflect.
+// flushRows makes the rows survive a crash. The journal then drops the entries that they reflect.
 func flushRows(o *owner) {
 	clear(o.undo)
 	o.undo, o.flushed = o.undo[:0], o.core.Applied()
@@ -211,8 +211,8 @@ func flushRows(o *owner) {
 	}
 }
 
-// crash is the end of the daemon: some of the entries under way have reached the disk, and rows since the last flush have
-// not.
+// crash is called when the daemon ends. Some of the entries under way have reached the disk, but no rows that were
+// written since the last flush.
 func crash(o *owner) {
 	if n := len(o.queue); n > 0 {
 		for _, e := range o.queue[:o.w.chance.IntN(n+1)] {
@@ -230,7 +230,7 @@ func crash(o *owner) {
 	o.undo = nil
 }
 
-// written is a record as the journal gives it back: a time on disk has no monotonic reading.
+// written returns a record as it is read from the journal: a time on disk has no monotonic reading.
 func written(r job.Record) job.Record { //nolint:ireturn // a record is one of several types
 	switch r := r.(type) {
 	case job.SubmitRecord:

@@ -1,7 +1,7 @@
 package sim
 
-// Links: the session between an owner's daemon and a host's, which breaks, loses what is under way, and comes back where
-// somebody wants it.
+// Links: the session between an owner's daemon and a host's daemon. It may break, which loses what is under way, and it
+// is opened again if a side wants it.
 
 import (
 	"fmt"
@@ -26,8 +26,8 @@ type link struct {
 	oUp, hUp       bool // what each side believes
 	session        int  // the number of the newest session
 	cutUntil       time.Duration
-	badUntil       time.Duration // before it, one could not be expected to reach the other
-	cost           time.Duration // of the path, as the owner was told in this session; 0: it was not
+	badUntil       time.Duration // until then, neither side can be expected to reach the other
+	cost           time.Duration // of the path, as the owner was last told in this session; 0: not yet told
 	told           time.Duration // when the host sent what the owner last heard of its free resources
 	said
 
@@ -38,7 +38,7 @@ type link struct {
 
 // purpose is what a session is for.
 type purpose struct {
-	standing              bool // kept without need
+	standing              bool // kept even when nothing needs it
 	ownerWants, hostWants bool
 	called                bool // the host has answered an announcement of the owner
 }
@@ -58,7 +58,8 @@ func (w *World) link(o *owner, h *host) *link {
 	return l
 }
 
-// openStanding opens the sessions that the owner has without need: with its own worker, and with some hosts by chance.
+// openStanding opens the sessions that the owner keeps even when nothing needs them: with its own worker, and with some
+// random hosts.
 func openStanding(o *owner) {
 	w := o.w
 	if o.local != nil {
@@ -84,11 +85,11 @@ func openStanding(o *owner) {
 const (
 	// backOff bounds the pause before a session that broke is dialled again.
 	backOff = 5 * time.Second
-	// badFor is for how long after a break one side can not be expected to reach the other, beyond the break.
+	// badFor is how long after the end of a break the sides still cannot be expected to reach each other.
 	badFor = 600 * time.Millisecond
 )
 
-// ends returns the addresses of the host and of the owner. A daemon has none towards itself.
+// ends returns the addresses of the host and of the owner. Both are empty if they are the same daemon.
 func (l *link) ends() (host, owner string) {
 	if l.local {
 		return "", ""
@@ -103,17 +104,17 @@ func (l *link) wanted() bool {
 	return l.local || l.standing || l.ownerWants || l.hostWants || l.called
 }
 
-// reachable says whether the network has a way.
+// reachable reports whether the network has a path.
 func (l *link) reachable() bool { return l.local || l.w.net.Reachable(l.o.at, l.h.index) }
 
-// tend opens or closes the session, as it is wanted and possible.
+// tend opens the session if it is wanted and possible, and closes it if it is not wanted.
 func (l *link) tend() {
 	w := l.w
 	switch {
 	case l.open && !l.wanted():
 		l.close()
 	case l.open || l.dialling || !l.wanted() || !l.o.up || !l.h.up:
-	case w.now < l.cutUntil, !l.reachable(): // tend comes again when the cut is over
+	case w.now < l.cutUntil, !l.reachable(): // tend is called again when the cut is over
 	default:
 		l.dialling = true
 		pause := time.Duration(0)
@@ -129,7 +130,7 @@ func (l *link) tend() {
 	}
 }
 
-// connect begins a session. A side that still believes in an older one hears of that one's end first.
+// connect begins a session. A side that still believes in an older session hears first that this has ended.
 func (l *link) connect() {
 	l.ownerDown()
 	l.hostDown()
@@ -150,8 +151,8 @@ func (l *link) connect() {
 	l.w.logf("session %s %s opens", l.o.peer, l.h.peer)
 }
 
-// measure tells the owner what the path to the host costs, if that has changed since it was told in this session. In the
-// daemons the pings of the session measure it.
+// measure tells the owner the cost of the path to the host, if it has changed since the owner was last told in this
+// session. In real daemons the session's pings measure it.
 func (l *link) measure() {
 	if l.local || !l.open {
 		return
@@ -193,7 +194,7 @@ func (l *link) close() {
 }
 
 // sever breaks the session, if there is one, and keeps another from opening for a while. What is under way is lost, and
-// each side finds out in its own time.
+// each side notices the break later by itself.
 func (l *link) sever(notice Range, cut time.Duration) {
 	w := l.w
 	if l.local {
@@ -226,7 +227,7 @@ func (l *link) sever(notice Range, cut time.Duration) {
 	w.at(again, l.tend)
 }
 
-// died ends the session because one side's daemon has. The other side finds out in its own time.
+// died ends the session because the daemon of one side has ended. The other side notices that later.
 func (l *link) died(host bool) {
 	if host {
 		l.hUp = false
@@ -252,7 +253,7 @@ func (l *link) died(host bool) {
 	})
 }
 
-// dropWants forgets what a daemon wanted that has ended.
+// dropWants forgets which sessions an ended daemon wanted.
 func (l *link) dropWants(host bool) {
 	if host {
 		l.hostWants = false
@@ -272,7 +273,7 @@ func (l *link) hangUp() {
 	}
 }
 
-// want notes whether a core wants a session with the other side.
+// want notes whether the owner's core wants a session with a host.
 func (o *owner) want(p job.Peer, wants bool) {
 	if h := o.w.hostOf[p]; h != nil && (wants || o.links[p] != nil) {
 		l := o.w.link(o, h)

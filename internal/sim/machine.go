@@ -49,7 +49,7 @@ func (w *World) addHost(p contract.Profile) *host {
 	return h
 }
 
-// profiled notes what follows from the profile of the host.
+// profiled updates what depends on the profile of the host.
 func (h *host) profiled() {
 	for _, c := range h.classes {
 		all := h.w.classes[c]
@@ -69,7 +69,7 @@ func (h *host) profiled() {
 	}
 }
 
-// address is the IP address of the host.
+// address returns the IP address of the host.
 func (h *host) address() string {
 	return fmt.Sprintf("10.%d.%d.%d", h.index/62_500, h.index/250%250, h.index%250+1)
 }

@@ -17,7 +17,7 @@ type direction[M any] struct {
 	toHost bool
 	newest *batch[M] // of this turn; nil: nothing was sent in it
 	sent   uint64    // batches of this session
-	next   uint64    // the number of the next batch that the other side takes
+	next   uint64    // the number of the batch that the other side takes next
 	early  []*batch[M]
 }
 
@@ -27,11 +27,11 @@ type batch[M any] struct {
 	session int
 	sentAt  time.Duration
 	bytes   int
-	there   bool // it has arrived
+	there   bool // the batch has arrived
 	msgs    []M
 }
 
-// frame is what a session adds to the messages of one turn on their way: headers of TCP and IP, and of the encryption.
+// frame is the bytes that a session adds to the messages of one turn: headers of TCP and IP, and of the encryption.
 const frame = 90
 
 // begin prepares for a new session.
@@ -99,7 +99,8 @@ func (h *host) send(to job.Peer, m contract.ToScheduler) {
 	post(&l.toOwner, l.hUp, m)
 }
 
-// age is how old what the owner believes of the host is: if the host has told everything since, the way of a message.
+// age returns the age of what the owner believes of the host. If nothing newer is under way, that is the latency of a
+// message.
 func (l *link) age() time.Duration {
 	if heeds(l.w) && !l.local {
 		return l.aged()
@@ -166,7 +167,7 @@ func (d *direction[M]) flush() {
 	}
 }
 
-// firstRetry is after how long a batch is sent again that has not arrived, beyond the time of a round trip.
+// firstRetry is how long after a round trip a batch that has not arrived is sent again.
 const firstRetry = 200 * time.Millisecond
 
 func (d *direction[M]) transmit(b *batch[M], again time.Duration) {
@@ -191,7 +192,7 @@ func (d *direction[M]) transmit(b *batch[M], again time.Duration) {
 	}
 }
 
-// arrive takes a batch. One that has overtaken another waits for it.
+// arrive receives a batch. A batch that has overtaken another waits for it.
 func (d *direction[M]) arrive(b *batch[M]) {
 	if b.there || d.link.session != b.session {
 		return

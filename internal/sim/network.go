@@ -1,6 +1,6 @@
 package sim
 
-// The network between the machines, and the one that a world has if it is given none.
+// The network between the machines, and the default network of a world.
 
 import (
 	"math"
@@ -11,8 +11,8 @@ import (
 // Network carries messages and files between machines, which are named by their indices in load.Load.Machines. Its time is
 // the Clock of the World. It calls arrive and done on that clock, never before Send and Copy have returned.
 type Network interface {
-	// Send delivers a control message of so many bytes: arrive is called when it is there, or never if it is lost. The
-	// messages of a session come in their order whatever the network does: a later one waits for an earlier one.
+	// Send delivers a control message of this size: arrive is called when the message is there, or never if it is lost.
+	// The network may reorder messages: a session makes a later message wait for an earlier one.
 	Send(from, to int, bytes int, arrive func())
 	// Copy moves the files of a job: bulk traffic, which shares bandwidth. done is called when all of it is there.
 	Copy(from, to int, bytes int64, done func())
@@ -24,7 +24,8 @@ type Network interface {
 	Reachable(from, to int) bool
 }
 
-// Tracer is a Network that tells which way messages go: the nodes that they pass, both ends included; nil without a path.
+// Tracer is a Network that reports the path of messages: the nodes that they pass, both ends included; nil without a
+// path.
 type Tracer interface{ Path(from, to int) []int }
 
 // Lossy is a Network that may lose messages between machines that can reach each other. Sessions then send again what has
@@ -33,7 +34,7 @@ type Lossy interface{ Lossy() bool }
 
 // Breakable is a Network of which parts can fail. What a part is called is up to the network.
 type Breakable interface {
-	// Break has a part fail, and Mend repairs it. An error says that there is no such part.
+	// Break makes a part fail, and Mend repairs it. An error says that there is no such part.
 	Break(part string) error
 	Mend(part string) error
 }
@@ -45,14 +46,14 @@ const (
 	plainSpeed = 10e9 / 8 // bytes a second
 )
 
-// plain is a network of constant latencies without limits: each pair of machines has one link of its own.
+// plain is a network of constant latencies: each pair of machines has a link of its own.
 type plain struct {
 	clock       *Clock
 	seed        uint64
 	least, most time.Duration
 }
 
-// NewPlain returns the network that a World of this seed has if it is given none.
+// NewPlain returns the default network of a World with this seed.
 func NewPlain(clock *Clock, seed uint64) Network { //nolint:ireturn // a World takes any
 	return plain{clock, seed, plainLeast, plainMost}
 }

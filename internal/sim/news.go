@@ -1,11 +1,11 @@
 package sim
 
-// What schedulers hear of the capacity of hosts, if it does not come by their sessions, or comes late.
+// How schedulers hear of the capacity of hosts if the sessions do not carry it, or if it comes late.
 //
-// A host tells what is free to a part of its own daemon, as it tells it to a scheduler, and that part publishes it. A
-// scheduler is given what has arrived, in place of what the session would have told. All else goes by the sessions: the
-// profile of a host and what is free when a session begins, offers and their answers, forecasts, and what users have used.
-// Who declines an offer says what is free. News that is older than what the host has said itself since is dropped.
+// A host tells a part of its own daemon what is free, as it tells a scheduler, and that part publishes it. A scheduler
+// gets what has arrived, instead of what the session would have told. The sessions still carry the rest: the profile of
+// a host and what is free when a session begins, offers and their answers, forecasts, and what users have used. A host
+// that declines an offer says what is free. News is dropped if the host itself has said something newer.
 
 import (
 	"slices"
@@ -18,35 +18,36 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// Contact is how schedulers find hosts, and hear what is free there.
+// Contact says how schedulers find hosts, and hear what is free there.
 type Contact struct {
-	// Standing is with how many hosts each scheduler has a session without need; 0: 32, as many as a daemon has neighbours
-	// in a large cluster.
+	// Standing is the number of hosts with which each scheduler keeps a session even when nothing needs it; 0: 32,
+	// which is the number of a daemon's neighbours in a large cluster.
 	Standing int
 	// Quiet says that schedulers do not announce what they look for.
 	Quiet bool
-	// News carries what hosts tell of their capacity; nil: the sessions do, as in the daemons.
+	// News carries what hosts tell about their capacity; nil: the sessions carry it, as in the daemons.
 	News News
-	// Stale is by how much later schedulers get to know of it.
+	// Stale delays what schedulers hear about the capacity.
 	Stale time.Duration
-	// Measured says that Result.Told is wanted.
+	// Measured makes the world fill in Result.Told.
 	Measured bool
 }
 
 // News carries news of the capacity of machines to those whose daemons accept jobs. Machines are named by their indices in
 // load.Load.Machines. The content of the news is kept by the World.
 type News interface {
-	// Begin is called once, before all else. Heard is to be called when the news of a machine has come to one of the readers,
-	// not before Publish has returned. Versions may come late, in any order, several times, or not at all.
+	// Begin is called once, before anything else. The News must call heard when the news of a machine has reached one
+	// of the readers, but not before Publish has returned. Versions may come late, in any order, several times, or not
+	// at all.
 	Begin(readers []int, heard func(reader, about int, version uint32))
-	// Publish tells that there is a newer version of the news of a machine.
+	// Publish says that there is a newer version of the news of a machine.
 	Publish(about int, version uint32)
-	// SetUp says whether the daemon of a machine runs. At first all do. One that begins again has forgotten what it has heard,
-	// and is to hear it again.
+	// SetUp says whether the daemon of a machine runs. At first all run. A restarted daemon has forgotten what it had
+	// heard, and must hear it again.
 	SetUp(machine int, up bool)
 }
 
-// bulletin is what a host has told at one moment of what is free there.
+// bulletin is what a host published at one moment about what is free there.
 type bulletin struct {
 	version  uint32
 	at       time.Duration
@@ -55,13 +56,14 @@ type bulletin struct {
 	detail   string
 }
 
-// bulletins are what a host has told, as far as some scheduler may yet hear of it: the newest last.
+// bulletins are those bulletins of a host that some scheduler may still hear; the newest is the last.
 type bulletins struct {
 	all     []*bulletin
 	version uint32
 }
 
-// maxBulletins bounds the bulletins of a host that are kept. Of the older half every second one goes then.
+// maxBulletins bounds the bulletins of a host that are kept. At the bound, every second one of the older half is
+// dropped.
 const maxBulletins = 64
 
 // belief is what a scheduler has heard of a host.
@@ -74,17 +76,17 @@ type belief struct {
 // listener is the part of a daemon that publishes what its worker tells.
 const listener = job.Peer("listener")
 
-// heeds says whether schedulers hear of capacity other than by their sessions alone.
+// heeds reports whether the hosts' capacity reaches schedulers as bulletins: by News, or late by the sessions.
 func heeds(w *World) bool { return w.cfg.News != nil || w.cfg.Stale > 0 }
 
-// listen has the worker of a host tell what is free to the part that publishes it.
+// listen makes the worker of a host tell what is free to the listener, which publishes it.
 func listen(h *host) {
 	if heeds(h.w) {
 		h.tell(worker.Up{Peer: listener})
 	}
 }
 
-// overheard takes in what a host has told to that part.
+// overheard receives what a host has told the listener.
 func overheard(h *host, m contract.ToScheduler) {
 	w := h.w
 	b := &bulletin{at: w.now}
@@ -105,7 +107,7 @@ func overheard(h *host, m contract.ToScheduler) {
 	publish(h, b)
 }
 
-// publish makes a bulletin the newest of the host, and known to its own scheduler.
+// publish makes b the newest bulletin of the host. The host's own scheduler knows it at once.
 func publish(h *host, b *bulletin) {
 	w, x := h.w, &h.news
 	x.version++
@@ -125,13 +127,13 @@ func publish(h *host, b *bulletin) {
 		w.cfg.News.Publish(h.index, b.version)
 		return
 	}
-	for _, o := range w.owners { // the daemons have been up for long when a simulation begins
+	for _, o := range w.owners { // when a simulation begins, the daemons have been up for long
 		believe(o, h, b)
 	}
 }
 
-// recall has the daemon of an owner that begins again hear from its neighbours what has not changed since the simulation
-// began. What has changed comes as news.
+// recall gives a restarted owner the bulletins that have not changed since the simulation began, as its neighbours
+// would. Those that have changed come as news.
 func recall(o *owner) {
 	clear(o.beliefs)
 	for _, h := range o.w.hosts {
@@ -141,7 +143,7 @@ func recall(o *owner) {
 	}
 }
 
-// leastHeard is the oldest version of the host's news that some scheduler has.
+// leastHeard returns the oldest of the versions that schedulers have of the host's news; 0 if a scheduler has none.
 func leastHeard(w *World, h *host) uint32 {
 	least := h.news.version
 	for _, o := range w.owners {
@@ -154,7 +156,7 @@ func leastHeard(w *World, h *host) uint32 {
 	return least
 }
 
-// heardBy is the newest version that was there at some time.
+// heardBy returns the newest version from before t.
 func (x *bulletins) heardBy(t time.Duration) uint32 {
 	for i, b := range x.all {
 		if b.at >= t {
@@ -164,7 +166,7 @@ func (x *bulletins) heardBy(t time.Duration) uint32 {
 	return x.version
 }
 
-// trim drops the bulletins that all schedulers have, but the newest.
+// trim drops the bulletins that all schedulers have replaced: those older than version heard. The newest stays.
 func (x *bulletins) trim(heard uint32) {
 	i := 0
 	for i+1 < len(x.all) && x.all[i].version <= heard {
@@ -184,7 +186,7 @@ func (x *bulletins) trim(heard uint32) {
 	x.all = kept
 }
 
-// of returns a version, or if it is not kept the newest that is older; nil if there is none.
+// of returns a version. If it is not kept, it returns the newest older version, or nil if there is none.
 func (x *bulletins) of(version uint32) *bulletin {
 	i, found := slices.BinarySearchFunc(x.all, version, func(b *bulletin, v uint32) int { return int(int64(b.version) - int64(v)) })
 	switch {
@@ -196,7 +198,7 @@ func (x *bulletins) of(version uint32) *bulletin {
 	return nil
 }
 
-// late has an owner believe a bulletin once it is as stale as it is to be.
+// late gives a bulletin to an owner after the delay of Contact.Stale.
 func late(o *owner, h *host, b *bulletin) {
 	life := o.life
 	if o.w.cfg.Stale == 0 {
@@ -220,7 +222,7 @@ func believe(o *owner, h *host, b *bulletin) bool {
 	return true
 }
 
-// hear tells the core what is free at a host, if there is a session, and if the host has not said anything later itself.
+// hear tells the core what is free at a host, if there is a session, and the host has said nothing newer in it.
 func hear(o *owner, h *host, b *bulletin) {
 	if !o.up || !believe(o, h, b) {
 		return
@@ -233,15 +235,15 @@ func hear(o *owner, h *host, b *bulletin) {
 
 // said is what an owner was last told of the capacity of a host in a session.
 type said struct {
-	met  bool                  // the host has said Hello
-	free contract.Availability // what is free there, as the core was told last
-	seq  uint64                // of that
+	met  bool                  // the host has sent Hello
+	free contract.Availability // what is free there, as the core was last told
+	seq  uint64                // number of free
 
-	word        time.Duration // when the host sent the last word that did not come as news
-	since, came time.Duration // when what is believed was so, and when the core got to know it
+	word        time.Duration // when the host sent the last message about its capacity that was not news
+	since, came time.Duration // when the host had what the core believes, and when the core was told
 }
 
-// given gives the core what is free there. It was so at some time.
+// given tells the core what is free there. at is when that was true.
 func (l *link) given(at time.Duration) {
 	l.seq++
 	l.free.Seq = l.seq
@@ -249,8 +251,8 @@ func (l *link) given(at time.Duration) {
 	l.o.tell(scheduler.FromWorker{Peer: l.h.peer, Msg: l.free})
 }
 
-// aged is how old what the core believes is: for how long the host has told something else by now, or if it has not, how
-// late it came.
+// aged returns how outdated the core's belief is: the time since the host first published something newer. If it has
+// not, aged returns how late the belief arrived.
 func (l *link) aged() time.Duration {
 	for _, b := range l.h.news.all {
 		if b.at > l.since {
@@ -270,17 +272,18 @@ func (x *Told) add(l *link, bytes int, first bool) {
 	x.LinkBytes += int64(bytes) * int64(max(0, l.w.net.Hops(l.h.index, l.o.at)))
 }
 
-// extra says whether an Availability tells something that is meant for one scheduler alone.
+// extra reports whether an Availability has something that is meant for one scheduler only.
 func extra(m *contract.Availability) bool {
 	return m.UnderQuota != nil || m.Forecasts != nil || m.Usage != nil
 }
 
-// beginning says whether the messages of this turn begin a session.
+// beginning reports whether the messages of this turn begin a session.
 func (d *direction[M]) beginning() bool {
 	return d.newest != nil && slices.ContainsFunc(d.newest.msgs, func(m M) bool { _, hello := any(m).(contract.Hello); return hello })
 }
 
-// bared is what a session carries of an Availability if news carries the rest; false: nothing.
+// bared returns the part of an Availability that the session carries if News carries the rest. It returns false if the
+// session carries nothing.
 func (l *link) bared(m contract.Availability) (contract.Availability, bool) {
 	if l.w.cfg.News == nil || l.local || l.toOwner.beginning() {
 		return m, true
@@ -289,14 +292,14 @@ func (l *link) bared(m contract.Availability) (contract.Availability, bool) {
 	return m, extra(&m)
 }
 
-// hears gives the core a message of a session, without what is to come as news.
+// hears gives the core a message of a session, without the part that comes as news.
 func (l *link) hears(b *batch[contract.ToScheduler], m contract.ToScheduler, hello bool) {
 	o, w := l.o, l.w
 	switch x := m.(type) {
 	case contract.Hello:
 		l.said = said{met: true, word: b.sentAt, free: contract.Availability{Free: x.Free}}
 		o.tell(scheduler.FromWorker{Peer: l.h.peer, Msg: m})
-		l.given(b.sentAt) // so that the core has a number to which the later ones compare
+		l.given(b.sentAt) // so that the core has a number with which it compares later ones
 		return
 	case contract.Availability:
 		if hello {
@@ -320,8 +323,8 @@ func (l *link) hears(b *batch[contract.ToScheduler], m contract.ToScheduler, hel
 	o.tell(scheduler.FromWorker{Peer: l.h.peer, Msg: m})
 }
 
-// heardExtra gives the core what is meant for it alone. A number that is not new has it ignore what is free. Only that users
-// are under their quota comes with what is believed to be free: the core takes both or none.
+// heardExtra gives the core what is meant for it alone. An old number makes the core ignore the free capacity in the
+// message. UnderQuota gets a new number and the believed free capacity, because the core takes both or neither.
 func (l *link) heardExtra(m contract.Availability) {
 	if m.UnderQuota != nil {
 		l.seq++
@@ -333,8 +336,9 @@ func (l *link) heardExtra(m contract.Availability) {
 	l.o.tell(scheduler.FromWorker{Peer: l.h.peer, Msg: m})
 }
 
-// known are some hosts of a class: if News carries what is free, those of which the owner has heard that something is free,
-// and then others that it has heard of; otherwise, or if it has heard of none, those that the table of classes names.
+// known returns some hosts of a class. If News carries what is free, it returns hosts of which the owner has heard that
+// something is free, then others that it has heard of. Otherwise, or if it has heard of none, it returns hosts from the
+// table of classes.
 func known(o *owner, class string, most int) []*host {
 	if o.w.cfg.News == nil {
 		return o.w.ofClass(class, most)
@@ -361,7 +365,7 @@ func known(o *owner, class string, most int) []*host {
 	return o.w.ofClass(class, most)
 }
 
-// roomFor says whether anything is free that hosts of the class are looked for.
+// roomFor reports whether the host has something free that a search for this class is about.
 func (b *bulletin) roomFor(class string) bool {
 	switch {
 	case b.draining || b.free.Exclusive:
@@ -372,7 +376,7 @@ func (b *bulletin) roomFor(class string) bool {
 	return b.free.CPUs > 0
 }
 
-// beginNews tells the carrier of the news who reads it.
+// beginNews tells the News who reads it.
 func beginNews(w *World) {
 	for _, o := range w.owners {
 		if heeds(w) {
@@ -401,7 +405,7 @@ func beginNews(w *World) {
 	}
 }
 
-// setUp tells the carrier of the news whether a daemon runs.
+// setUp tells the News whether a daemon runs.
 func setUp(w *World, machine int, up bool) {
 	if w.cfg.News != nil {
 		w.cfg.News.SetUp(machine, up)

@@ -45,7 +45,7 @@ type ownerLoop struct {
 	keptRows []scheduler.Event // for the next step
 	turning  bool
 	turnFn   func()
-	alarm    alarm // for the turn that the core wants next
+	alarm    alarm // for the next step that the core asks for
 	tokens   scheduler.Token
 	asks     map[scheduler.Token]request
 }
@@ -55,9 +55,9 @@ type finder struct {
 	beliefs []belief // by the index of a host
 	finding map[string]bool
 	wants   []scheduler.Want
-	calls   int           // of wants
-	called  []*link       // with hosts that have answered an announcement
-	callAt  time.Duration // of the last announcement
+	calls   int           // number of the newest announcement
+	called  []*link       // links to hosts that have answered an announcement
+	callAt  time.Duration // time of the last announcement
 }
 
 // addOwner adds a scheduler: to the daemon of a host, or to one without a worker.
@@ -84,7 +84,7 @@ func (o *owner) now() time.Time { return o.w.wall(o.w.now, o.wallOff) }
 // and the owners of all worlds have the same few names.
 var foundings sync.Map // of job.Founding, by job.Peer
 
-// found founds the group of a daemon. In all worlds a daemon of the same name founds the same group.
+// found founds the group of a daemon. A daemon of the same name founds the same group in all worlds.
 func found(p job.Peer) (job.Founding, job.Group) {
 	if f, ok := foundings.Load(p); ok {
 		f := f.(job.Founding)
@@ -95,7 +95,7 @@ func found(p job.Peer) (job.Founding, job.Group) {
 	return f, g
 }
 
-// configOf is what the core is told.
+// configOf returns the configuration of the core.
 func configOf(o *owner) scheduler.Config {
 	w := o.w
 	cfg := scheduler.DefaultConfig()
@@ -113,7 +113,7 @@ func configOf(o *owner) scheduler.Config {
 	return cfg
 }
 
-// Nobody asks for ended jobs, so few are kept.
+// Few ended jobs are kept, because nobody asks for them.
 const (
 	keepEnded = 256
 	keepWhole = 16
@@ -211,7 +211,7 @@ func (o *owner) turn() {
 	}
 }
 
-// run is one step of the loop around the core.
+// run runs one step of the loop around the core.
 func (o *owner) run() {
 	if !o.up || !o.turning {
 		return
@@ -234,7 +234,7 @@ func (o *owner) run() {
 	}
 }
 
-// arm sets the alarm for the step that the core wants next.
+// arm sets the alarm for the next step that the core asks for.
 func (o *owner) arm() {
 	wake := o.core.Wake()
 	if wake.IsZero() {

@@ -1,7 +1,7 @@
 package sim
 
-// What runs on a host: processes as the runner sees them. It keeps their leases by itself, and tells the daemon how they
-// end.
+// What runs on a host: processes, as the runner sees them. The runner keeps their leases by itself, and tells the
+// daemon how they end.
 
 import (
 	"cmp"
@@ -43,17 +43,17 @@ type proc struct {
 	reason   string
 	exit     job.Exit
 	kind     worker.DriverKind
-	memory   time.Duration // until when the memory of its devices is not back
+	memory   time.Duration // when the memory of its devices is free again
 	overAt   time.Duration
 	files    struct {
-		bytes  int64 // that were copied for it
+		bytes  int64 // of files that were copied for it
 		waited time.Duration
 	}
 }
 
 // progress is how far a process has come.
 type progress struct {
-	begun   bool // it exists
+	begun   bool // the process exists
 	over    bool
 	killing bool // it has been told to end
 	orphan  bool // its runner is dead: nobody keeps its lease
@@ -63,7 +63,7 @@ func compareAttempts(a, b job.Attempt) int {
 	return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Task, b.Task), cmp.Compare(a.N, b.N))
 }
 
-// startProc is the driver's Start: the files of the job come to the host, and then the process begins.
+// startProc is the driver's Start: it brings the files of the job to the host, and then begins the process.
 func (h *host) startProc(t worker.Task) {
 	w := h.w
 	j := w.byID[t.Attempt.Job]
@@ -83,7 +83,7 @@ func (h *host) startProc(t worker.Task) {
 	})
 }
 
-// begin is when the process exists.
+// begin is called when the process exists.
 func (p *proc) begin() {
 	if p.over || p.killing {
 		if p.killing && !p.over {
@@ -104,7 +104,7 @@ func (p *proc) begin() {
 	}
 }
 
-// guard ends the process with its lease, whether or not the daemon lives.
+// guard ends the process when its lease expires, whether or not the daemon lives.
 func (p *proc) guard() {
 	at := p.h.clock.when(p.deadline.Add(-worker.FenceLead))
 	p.h.w.at(at, func() {
@@ -122,7 +122,7 @@ func (p *proc) guard() {
 	})
 }
 
-// finish is when the work is done.
+// finish is called when the work is done.
 func (p *proc) finish() {
 	if p.over || !p.begun {
 		return
@@ -172,7 +172,7 @@ func (p *proc) kill(why cause, grace time.Duration, reason string) {
 	})
 }
 
-// end is when no process is left.
+// end is called when no process is left.
 func (p *proc) end(kind worker.DriverKind, state job.State, code int) {
 	h, w := p.h, p.h.w
 	p.over, p.overAt = true, w.now
@@ -189,18 +189,19 @@ func (p *proc) end(kind worker.DriverKind, state job.State, code int) {
 	h.tell(p.event())
 }
 
-// preempted says whether the process was told to end for another task.
+// preempted reports whether the process was told to end for another task.
 func (p *proc) preempted() bool {
 	return p.why == byStop && strings.HasPrefix(p.reason, "preempted by")
 }
 
-// vanish is what a power cut makes of a process.
+// vanish ends a process by a power cut.
 func (p *proc) vanish() {
 	p.over, p.why, p.overAt = true, byHost, p.h.w.now
 	p.stint.left(p)
 }
 
-// runnerDies is the end of the daemon and the runner of a host that does not fence its tasks: these go on, whatever their leases.
+// runnerDies ends the daemon and the runner of a host that does not fence its tasks. The tasks go on, whatever their
+// leases.
 func runnerDies(h *host) {
 	if !h.up {
 		return
@@ -214,7 +215,7 @@ func runnerDies(h *host) {
 	}
 }
 
-// endOrphans is what the next daemon does: it ends what a dead runner has left.
+// endOrphans ends what a dead runner has left, as the next daemon does.
 func endOrphans(h *host) {
 	for _, p := range h.running() {
 		if p.orphan {
@@ -223,7 +224,7 @@ func endOrphans(h *host) {
 	}
 }
 
-// lose is the end of a process that nobody has seen.
+// lose ends a process without anybody seeing how.
 func (p *proc) lose() {
 	p.vanish()
 	p.kind, p.exit = worker.DriverLost, job.Exit{State: job.NodeFail, Reason: "the runner of its node died, and the task with it"}
@@ -249,7 +250,7 @@ func (h *host) stopProc(a job.Attempt, grace time.Duration, reason string) {
 	}
 }
 
-// adopted is what the runner tells a new daemon.
+// adopted returns what the runner tells a new daemon.
 func adopted(h *host) []worker.DriverEvent {
 	out := make([]worker.DriverEvent, 0, len(h.procs))
 	for _, p := range h.procs {
@@ -259,7 +260,7 @@ func adopted(h *host) []worker.DriverEvent {
 	return out
 }
 
-// running are the processes that have not ended, in order.
+// running returns the processes that have not ended, in order.
 func (h *host) running() []*proc {
 	var out []*proc
 	for _, p := range h.procs {
@@ -271,7 +272,7 @@ func (h *host) running() []*proc {
 	return out
 }
 
-// poll has the status of all devices read soon.
+// poll makes the status of all devices be read soon.
 func (h *host) poll() {
 	if h.polling {
 		return

@@ -1,6 +1,6 @@
 package sim
 
-// Quiet time: while there is no job, and nothing is to happen soon, the clock goes on at once. See docs/adr, ADR 176.
+// Quiet time: the clock skips time in which there is no job and nothing is to happen soon. See docs/adr, ADR 176.
 
 import (
 	"container/heap"
@@ -8,20 +8,22 @@ import (
 )
 
 const (
-	// restFor is for how long nothing has happened before time is skipped, and the least that is.
+	// restFor is how long nothing must have happened before time is skipped. It is also the shortest time that is
+	// skipped.
 	restFor = 10 * time.Minute
-	// readyFor is how long before the next appointment all goes on as usual: sessions are renewed, and news spreads.
+	// readyFor is how long before the next appointment the clock no longer skips time, so that sessions are renewed and
+	// news spreads.
 	readyFor = 5 * time.Minute
 )
 
-// quiet is what the world knows of quiet time. Daemons do not know that time is skipped: their timers are late, as those of
-// hosts that were all suspended together.
+// quiet is what the world knows about quiet time. Daemons do not know that time is skipped: their timers are late, as
+// if all hosts had been suspended together.
 type quiet struct {
 	appointments moments
-	stirred      time.Duration // since when it has been quiet, if it is, or when to look again
+	stirred      time.Duration // when something last happened, or a later time from which quiet is counted
 	open         int           // jobs that users have come to submit and that have not ended
 	skipped      time.Duration
-	ticks        bool // no time is skipped
+	ticks        bool // never skip time
 }
 
 // moments is a heap of moments.
@@ -38,15 +40,15 @@ func (m *moments) Pop() any {
 	return x
 }
 
-// appoint has something happen at a moment that comes from outside: a user comes, or a fault happens or ends. No time is
-// skipped across it.
+// appoint schedules something that comes from outside: a user comes, or a fault happens or ends. Time is never skipped
+// across it.
 func (w *World) appoint(at time.Duration, do func()) {
 	at = max(at, w.now)
 	heap.Push(&w.appointments, at)
 	w.at(at, do)
 }
 
-// skip lets quiet time pass, up to a while before the next appointment or the end of the run.
+// skip skips quiet time, up to readyFor before the next appointment or the end of the run.
 func (w *World) skip(end time.Duration) {
 	if w.open > 0 || w.ticks || w.now < w.stirred+restFor {
 		return
@@ -70,7 +72,7 @@ func (w *World) skip(end time.Duration) {
 	w.now = to
 }
 
-// settled says whether all schedulers know that their jobs have ended.
+// settled reports whether all schedulers know that their jobs have ended.
 func settled(w *World) bool {
 	for _, o := range w.owners {
 		if !o.up {

@@ -1,6 +1,6 @@
 package sim
 
-// Requests of users to schedulers: each is answered, or asked again after its daemon has died.
+// Requests of users to schedulers. Each is answered, or repeated after its daemon has died.
 
 import (
 	"fmt"
@@ -13,14 +13,14 @@ import (
 	"github.com/musterhq/muster/scheduler"
 )
 
-// request is one that has no answer yet.
+// request is a request without an answer yet.
 type request struct {
 	s     *submission // whose Submit it is; nil: see then
 	event func(scheduler.Token) scheduler.Event
 	then  func(scheduler.Reply)
 }
 
-// ask puts a question to the owner. If that is down, or dies before it has answered, the client asks again.
+// ask sends a request to the owner. If the owner is down, or dies before it has answered, the client asks again.
 func (o *owner) ask(r request, event func(scheduler.Token) scheduler.Event) {
 	r.event = event
 	if o.local != nil && o.local.gone {
@@ -41,7 +41,7 @@ func (o *owner) ask(r request, event func(scheduler.Token) scheduler.Event) {
 	o.tell(event(o.tokens))
 }
 
-// askAgain has the clients ask again whose daemon has died.
+// askAgain repeats the requests of clients whose daemon has died.
 func askAgain(o *owner) {
 	tokens := make([]scheduler.Token, 0, len(o.asks))
 	for tok := range o.asks {
@@ -69,8 +69,8 @@ func (o *owner) replied(r scheduler.Reply) {
 	}
 }
 
-// committed sees each record as it enters the journal: tasks that have failed for good, and tasks that lost so many hosts
-// that they are held until a person releases them.
+// committed sees each record as it enters the journal. It looks for tasks that have failed for good, and tasks that
+// have lost so many hosts that they are held until a person releases them.
 func (o *owner) committed(r job.Record) {
 	switch r := r.(type) {
 	case job.SubmitRecord:
@@ -96,11 +96,11 @@ func (o *owner) committed(r job.Record) {
 	}
 }
 
-// keyOf is the idempotency key of a job of the load.
+// keyOf returns the idempotency key of a job of the load.
 func keyOf(index int) string { return fmt.Sprintf("job-%d", index) }
 
-// named notes the ID of a job as soon as the journal has it: if the daemon dies before it has answered, the job runs
-// nevertheless.
+// named notes the ID of a job as soon as the journal has it. If the daemon dies before it has answered, the job still
+// runs.
 func (w *World) named(id job.ID, key string) {
 	digits, found := strings.CutPrefix(key, "job-")
 	if i, err := strconv.Atoi(digits); found && err == nil && i < len(w.works) {
@@ -109,7 +109,7 @@ func (w *World) named(id job.ID, key string) {
 	}
 }
 
-// lookLater looks what has become of a task or of its gang, once the core has applied the record.
+// lookLater checks the state of a task, or of its gang, once the core has applied the record.
 func (o *owner) lookLater(a job.Attempt) {
 	s := o.w.byID[a.Job]
 	if s == nil {
@@ -136,7 +136,7 @@ func (o *owner) lookLater(a job.Attempt) {
 	})
 }
 
-// releaseAfter is when a person lets a task run again that has lost too many hosts.
+// releaseAfter is how long a task that has lost too many hosts is held until a person releases it.
 const releaseAfter = 10 * time.Minute
 
 func (o *owner) held(a job.Attempt) {

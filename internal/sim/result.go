@@ -11,34 +11,34 @@ import (
 type Result struct {
 	End    time.Duration // virtual time of the end
 	Events int           // of the clock
-	// Skipped is the quiet time that the clock has passed over at once. The messages and the events of idle daemons in it are
-	// not counted.
+	// Skipped is the quiet time that the clock has skipped. Messages and events of idle daemons in this time are not
+	// counted.
 	Skipped time.Duration
 
 	Jobs    int    // in the load
 	Refusal string // of the first job that was refused for good; empty: none was
-	Defects int    // moves that no core may make, and messages that no session would take: must be 0
+	Defects int    // forbidden moves of cores, and messages that no session would take: must be 0
 
 	Tasks
 	Traffic
 	Work
 
-	// Ages are those of what a scheduler believed of a host when it made it an offer.
+	// Ages are the ages of what a scheduler believed of a host when it made the host an offer.
 	Ages Ages
 }
 
-// Tasks counts what became of jobs and tasks.
+// Tasks counts what happened to jobs and tasks.
 type Tasks struct {
 	Accepted  int
 	Ended     int // have done their work, or have failed for good
 	Starts    int // of tasks and of gangs as wholes
 	Finished  int // likewise
 	Preempted int // likewise
-	Faults    int // that have happened
+	Faults    int // faults that have happened
 	Lost      int // likewise, by faults
 	Rejected  int // tasks and gangs that have failed for good
 	Released  int // tasks that lost too many hosts, and that a person let run again
-	// LostWork is what tasks had done that were lost, times their GPUs, or times 1 if they have none.
+	// LostWork is the work that lost tasks had done, times their GPUs, or times 1 for a task without GPUs.
 	LostWork time.Duration
 }
 
@@ -49,13 +49,13 @@ type Traffic struct {
 	Local    int           // messages within a daemon
 	Copies   int           // of the files of jobs to machines
 	Copied   int64         // bytes of these
-	CopyTime time.Duration // how long those took that have come, all together
+	CopyTime time.Duration // how long the completed copies took, all together
 	ByKind   []KindCount
 	Told     Told
 }
 
-// Told counts what sessions between machines carried of what is free: Hello and Availability. It is empty unless it was
-// asked for by Contact.Measured.
+// Told counts the messages about free capacity that sessions between machines carried: Hello and Availability. It is
+// empty unless Contact.Measured is set.
 type Told struct {
 	Messages  int
 	Bytes     int64
@@ -71,7 +71,7 @@ type Work struct {
 	Declines      int
 	Finds         int // searches by class
 	Announcements int // of what schedulers look for
-	Bulletins     int // that hosts have published of what is free, if it does not come by the sessions alone
+	Bulletins     int // about free capacity that hosts have published, if the sessions alone do not carry it
 	Sessions      int // that were opened between machines
 	Broken        int // of these, by faults
 	Fenced        int // tasks that ended because their lease ran out
@@ -89,7 +89,7 @@ type Ages struct {
 	Count int
 	Sum   time.Duration
 	Most  time.Duration
-	// Powers counts ages below 2 to the power of the index, in microseconds, and at least half of that.
+	// Powers[i] counts ages below 2 to the power of i microseconds, and at least half of that.
 	Powers [48]int
 }
 
@@ -108,7 +108,8 @@ func (a *Ages) Mean() time.Duration {
 	return a.Sum / time.Duration(a.Count)
 }
 
-// Below returns an age that a part of the ages, from 0 to 1, does not exceed; it is at most twice too large.
+// Below returns the age that this part of the ages, from 0 to 1, does not exceed. The result may be up to twice too
+// large.
 func (a *Ages) Below(part float64) time.Duration {
 	n := 0
 	for power, count := range a.Powers {

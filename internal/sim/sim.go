@@ -1,15 +1,15 @@
-// Package sim runs a cluster in one process: N virtual daemons on a virtual clock. Their schedulers and their workers are
-// the real ones: scheduler.Core and worker.Core, as they are. What is around them is simulated: the loops, the journal and
-// the ledger, which are in memory, the sessions between daemons, the processes, which take the time that their job says,
-// and whatever fails.
+// Package sim runs a cluster in one process: N virtual daemons on a virtual clock. Their schedulers and their workers
+// are the real ones: scheduler.Core and worker.Core, as they are. What is around them is simulated: the loops, the
+// journal and the ledger, which are in memory, the sessions between daemons, the processes, which take the time that
+// their job says, and the faults.
 //
-// A World is made from a Config and is wholly determined by it: the same Config gives the same events in the same order. It
-// starts no goroutine and reads no clock.
+// A World is made from a Config, which determines everything: the same Config gives the same events in the same order.
+// It starts no goroutine and reads no clock.
 //
 // Each machine of the load is a daemon with a worker. Config.Schedulers of them also accept jobs. The schedulers of the
-// other daemons would have no jobs and so nothing to do; they are left out. Schedulers find hosts as daemons do: by
-// sessions with some standing neighbours, by searches in a table of resource classes, and by announcements that hosts
-// answer. What happens to jobs goes to Config.Sink as a stream of records.
+// other daemons would have no jobs, so they are left out. Schedulers find hosts as daemons do: by sessions with some
+// standing neighbours, by searches in a table of resource classes, and by announcements that hosts answer. Config.Sink
+// gets what happens to jobs, as a stream of records.
 //
 // CPUs are thousandths, as in package load. A constraint of a job that names CPUs means thousandths too.
 package sim
@@ -34,7 +34,7 @@ type Config struct {
 	Contact
 
 	Seed uint64
-	// Clock is that of the World; nil: one of its own. The network must have the same.
+	// Clock is the clock of the World; nil: a new one. The network must use the same clock.
 	Clock *Clock
 	Load  load.Load
 	// Schedulers is how many of the daemons accept jobs; 0: one.
@@ -46,7 +46,7 @@ type Config struct {
 	// Candidates is how many hosts with room a placement compares; 0: as many as the daemons do.
 	Candidates int
 	Queueing
-	// Known says that users know how long their jobs run and tell it: jobs without a time limit get one.
+	// Known says that users know how long their jobs run, and say so: jobs without a time limit get one.
 	Known bool
 	// Restart is what each start of a task after a preemption costs, before it goes on where it was.
 	Restart time.Duration
@@ -61,8 +61,8 @@ type Config struct {
 	// Horizon ends the simulation though jobs have not ended; 0: never.
 	Horizon time.Duration
 	Sink    record.Sink // nil: nobody is told
-	// Message, if it is set, sees each message between machines: one of package contract, and how many bytes it is taken to
-	// have on the wire.
+	// Message, if it is set, sees each message between machines: a message of package contract, and its estimated bytes
+	// on the wire.
 	Message func(msg any, bytes int)
 	// Progress is called now and then, if it is set.
 	Progress func(Progress)
@@ -70,13 +70,13 @@ type Config struct {
 
 // Queueing says which tasks go first, as in the configuration of the daemons.
 type Queueing struct {
-	// Order is by what tasks of one priority are ordered.
+	// Order says by what tasks of the same priority are ordered.
 	Order contract.OrderBy
-	// MaxWait is how long tasks wait before they go before all others; 0: however long.
+	// MaxWait is how long tasks wait until they go before all others; 0: they never do.
 	MaxWait time.Duration
 }
 
-// CheckMaxWait returns an error for a longest wait that daemons do not take.
+// CheckMaxWait returns an error if daemons would not accept MaxWait.
 func (q Queueing) CheckMaxWait() error {
 	if q.MaxWait != 0 && (q.MaxWait < scheduler.MinMaxWait || q.MaxWait > scheduler.MaxMaxWait) {
 		return fmt.Errorf("want a time from %s to %s, or 0s", job.Duration(scheduler.MinMaxWait), job.Duration(scheduler.MaxMaxWait))
@@ -84,7 +84,8 @@ func (q Queueing) CheckMaxWait() error {
 	return nil
 }
 
-// Route says to which of the schedulers a job goes. Jobs that depend on others go where the first of these is.
+// Route says to which of the schedulers a job goes. A job that depends on others goes to the scheduler of the first of
+// these.
 type Route string
 
 // The routes.

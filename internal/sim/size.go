@@ -50,7 +50,7 @@ const (
 	sizeResource = 14
 	sizeFree     = 14
 	sizeFreeGPU  = 12 // beyond its UUID
-	sizeDevice   = 21 // beyond its UUID and its model, which comes twice
+	sizeDevice   = 21 // beyond its UUID and its model, which is in it twice
 	sizeProfile  = 60
 	sizeForecast = 16
 	sizeKept     = 18 // beyond the job, the user and a byte for each device
@@ -165,7 +165,7 @@ func eventSize(m *contract.Event) int {
 // maxCarried is how many job files a session remembers.
 const maxCarried = 64
 
-// carry returns the length of the job file if the session does not remember it: it carries each file once.
+// carry returns the length of the job file, or 0 if the session remembers the file, because it carries each file once.
 func (l *link) carry(f *job.File) int {
 	sum := f.Digest()
 	if slices.Contains(l.carried, sum) {

@@ -28,11 +28,11 @@ type stint struct {
 	plan   int // number of the newest plan of the end; an older one has no meaning
 }
 
-// stintState says how far a stint is.
+// stintState is the state of a stint.
 type stintState int
 
 const (
-	stintWaits  stintState = iota // for members
+	stintWaits  stintState = iota // for its members to begin
 	stintWorks                    // all members have begun
 	stintBroken                   // it has ended early, or will not begin as a whole
 	stintDone
@@ -52,8 +52,8 @@ func (s *submission) stintOf(p *proc) *stint {
 	return x
 }
 
-// heard notes that the owner has heard of the success of an attempt. If the news is late and a newer attempt runs already, that
-// attempt counts as done.
+// heard notes that the owner has heard of the success of an attempt. If that comes late and a newer attempt runs
+// already, the newer attempt counts as done.
 func (s *submission) heard(a job.Attempt) {
 	if s.nodes > 0 {
 		return // for gangs a late success does not count
@@ -66,8 +66,8 @@ func (s *submission) heard(a job.Attempt) {
 	}
 }
 
-// reopen notes that an element runs again that had done its work: its owner has not heard of its end. It goes on from its
-// last save.
+// reopen notes that an element runs again although it had done its work, because its owner has not heard of its end. It
+// goes on from its last save.
 func (s *submission) reopen(e *element, k int) {
 	w := s.w
 	e.ended, e.saved = false, 0
@@ -94,7 +94,7 @@ func (x *stint) joined(p *proc) {
 		x.s.w.at(p.endsAt, p.finish)
 	case x.begun == max(x.s.nodes, 1):
 		x.start()
-	case x.s.spec.KeepOnBadExit: // it does not wait for ever for a member that is never started
+	case x.s.spec.KeepOnBadExit: // the member does not wait for ever for one that is never started
 		x.s.w.at(p.endsAt, func() {
 			if x.state == stintWaits {
 				p.finish()
@@ -146,7 +146,7 @@ func (x *stint) alloc() []record.Alloc {
 	return all
 }
 
-// way returns what it costs that a member runs on another host than that of its owner.
+// way returns what it costs to run a member on a host other than the owner's.
 func (x *stint) way(p *proc) (out record.Way) {
 	w, from, to := x.s.w, x.s.owner.at, p.h.index
 	if from == to {
@@ -162,12 +162,12 @@ func (x *stint) way(p *proc) (out record.Way) {
 	return out
 }
 
-// need is how much work the stint has in all.
+// need returns how much work the stint has in all.
 func (x *stint) need() time.Duration {
 	return x.s.runs - x.s.elements[x.k].saved + x.costs
 }
 
-// pace counts what is done, takes the speed of the hosts as it is now, and plans the end.
+// pace counts the work done so far, reads the present speed of the hosts, and plans the end.
 func (x *stint) pace() {
 	if x.state != stintWorks {
 		return
@@ -191,7 +191,7 @@ func (x *stint) pace() {
 	})
 }
 
-// count counts what is done.
+// count adds the work since it was last counted.
 func (x *stint) count() {
 	w := x.s.w
 	x.done = min(x.done+time.Duration(float64(w.now-x.since)*x.speed), x.need())
@@ -219,7 +219,7 @@ func (x *stint) finish() {
 	}
 }
 
-// end notes that the element has done its work. If the element counts as ended already, this changes nothing.
+// end notes that the element has done its work. It does nothing if the element counts as ended already.
 func (x *stint) end() {
 	s, w := x.s, x.s.w
 	x.state = stintDone
@@ -268,7 +268,7 @@ func (x *stint) interrupted(p *proc) {
 		w.tell(record.Record{Kind: record.Preempt, Job: s.index, Task: x.k})
 		return
 	case p.why == byItself, p.why == byLimit:
-		return // it has failed; if it does not run again, it is rejected
+		return // the element has failed; if it does not run again, it is rejected
 	}
 	if every := w.cfg.Checkpoint; every > 0 {
 		kept := worked - worked%every

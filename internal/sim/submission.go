@@ -20,17 +20,17 @@ type submission struct {
 	index int // in load.Load.Jobs
 	owner *owner
 	user  string
-	key   string    // idempotency key; empty: no daemon dies, so the job is submitted once
+	key   string    // idempotency key; empty if no daemon ever dies, so that the job is submitted once
 	spec  *job.Spec // as the load has it; see spec
 	runs  time.Duration
 	bytes int64
 	nodes int // of each element, if its elements are gangs; else 0
 
 	depends  []dependency
-	awaited  []*submission // that are submitted once this job is accepted
+	awaited  []*submission // jobs that are submitted once this job is accepted
 	missing  int           // jobs that must be accepted before this one can be submitted
-	due      bool          // its time has come
-	id       job.ID        // once its owner has it
+	due      bool          // its submission time has come
+	id       job.ID        // set once its owner has the job
 	accepted bool
 	refused  error // for good
 	elements []element
@@ -46,8 +46,8 @@ type dependency struct {
 // element is a single task, a task of an array, or a gang.
 type element struct {
 	stint   *stint        // the newest; nil: it was never started
-	saved   time.Duration // of its work, that is not lost if the stint ends
-	resumes bool          // it was preempted: a start costs Config.Restart
+	saved   time.Duration // part of its work that is not lost if the stint ends
+	resumes bool          // it has saved work: a start costs Config.Restart
 	ended   bool          // it has done its work, or has failed for good
 }
 
@@ -124,12 +124,12 @@ func (s *submission) element(task int) (*element, int) {
 func (s *submission) count() int {
 	layout, err := s.spec.Layout()
 	if err != nil {
-		return 0 // lay has seen it
+		return 0 // cannot happen: lay has read the layout
 	}
 	return layout.Tasks() / layout.Size()
 }
 
-// asked returns what the user asks for.
+// asked returns the spec that the user submits.
 func (s *submission) asked() job.Spec {
 	spec := *s.spec
 	if len(spec.Command) == 0 && spec.Script == "" && spec.Image == "" {
@@ -167,7 +167,8 @@ var command = []string{"true"}
 // limitSlack is by how much a time limit of Config.Known is above the run time: hosts that start a gang differ a little.
 const limitSlack = time.Second
 
-// comes is when the job is to be submitted, if the jobs on which it depends are accepted by then.
+// comes is called at the job's submission time. It submits the job, unless the jobs on which it depends are not
+// accepted yet.
 func (s *submission) comes() {
 	s.due = true
 	if s.left > 0 {
@@ -178,12 +179,12 @@ func (s *submission) comes() {
 	}
 }
 
-// submit has the user submit the job.
+// submit submits the job, as its user does.
 func (s *submission) submit() {
 	if s.accepted || s.refused != nil || s.left == 0 {
 		return
 	}
-	for i := s.owner.index; s.owner.local != nil && s.owner.local.gone; { // its machine is gone for good
+	for i := s.owner.index; s.owner.local != nil && s.owner.local.gone; { // skip owners whose machine is gone for good
 		if i = (i + 1) % len(s.w.owners); i == s.owner.index {
 			s.refused = errNoOwner
 			s.w.rejectAll(s)
@@ -200,13 +201,13 @@ func (s *submission) submit() {
 
 var errNoOwner = errors.New("all machines that accept jobs are gone for good")
 
-// The pauses after which a user tries again: a busy scheduler, and a cluster where no host could run the job now.
+// The pauses after which a user tries again: if the scheduler is busy, and if no host could run the job now.
 var (
 	busyPause    = Range{time.Second, 5 * time.Second}
 	noMatchPause = Range{10 * time.Second, 30 * time.Second}
 )
 
-// submitted is the answer.
+// submitted handles the answer to a submission.
 func (s *submission) submitted(r scheduler.Reply) {
 	w := s.w
 	var noMatch *scheduler.NoMatchError
@@ -242,7 +243,7 @@ func (s *submission) submitted(r scheduler.Reply) {
 	}
 }
 
-// rejectAll ends a job that was refused for good, and with it those that wait for it to be accepted.
+// rejectAll ends a job that was refused for good, and the jobs that wait for it to be accepted.
 func (w *World) rejectAll(s *submission) {
 	s.refuse()
 	for k := range s.count() {
@@ -257,7 +258,7 @@ func (w *World) rejectAll(s *submission) {
 	s.awaited = nil
 }
 
-// refuse tells why, once for each kind of reason.
+// refuse records why the job was refused, if it is the first one that was.
 func (s *submission) refuse() {
 	if s.w.counts.Refusal == "" && s.refused != nil {
 		s.w.counts.Refusal = fmt.Sprintf("job %s: %v", s.w.cfg.Load.Jobs[s.index].Name, s.refused)
@@ -295,7 +296,7 @@ func (w *World) ended(s *submission, e *element) {
 	}
 }
 
-// gpus returns by how much the work of an element counts: its GPUs, or 1.
+// gpus returns the weight of an element's work: its GPUs, or 1 if it has none.
 func (s *submission) gpus() float64 {
 	n := float64(gpu.Count(s.spec.Resources)*gpu.Milli(s.spec.Resources)) / gpu.Whole
 	if n == 0 {

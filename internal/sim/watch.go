@@ -1,6 +1,6 @@
 package sim
 
-// What an observer of a world sees, and what it may decide. Tests use it.
+// The observer of a world: what it sees, and what it may decide. Tests use it.
 
 import (
 	"github.com/musterhq/muster/internal/contract"
@@ -8,7 +8,7 @@ import (
 	"github.com/musterhq/muster/scheduler"
 )
 
-// watcher sees what happens in a world, before anything else comes of it.
+// watcher sees what happens in a world, before it has any consequences.
 type watcher interface { //nolint:interfacebloat // one method for each thing that can be seen
 	offered(o *owner, h *host, m contract.Offer)
 	// dropped sees an offer that is withdrawn or declined.
@@ -28,7 +28,7 @@ type watcher interface { //nolint:interfacebloat // one method for each thing th
 	// fenced sees a process whose lease has run out, and stopped one that is told to end.
 	fenced(p *proc)
 	stopped(p *proc, reason string)
-	// finishes says how a process ends that has done its work; false: it does not end.
+	// finishes decides how a process ends that has done its work; false: it does not end.
 	finishes(p *proc) (state job.State, code int, ends bool)
 	// refused sees a job that was refused. It returns whether the user tries again.
 	refused(s *submission, err error) bool

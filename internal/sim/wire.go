@@ -1,6 +1,6 @@
 package sim
 
-// Messages on the wire: which no session would take, and how they read in a log.
+// Messages on the wire: which of them no session would take, and how they look in a log.
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// brief is a message in a line of the log.
+// brief returns a message as text for a line of the log.
 func brief(msg any) string {
 	switch m := msg.(type) {
 	case contract.Offer:
@@ -49,8 +49,8 @@ func briefFree(f contract.Free) string {
 
 func needText(r job.Resources) string { return fmt.Sprintf("%d CPUs, %d GPUs", r.CPUs, gpu.Count(r)) }
 
-// wireRefuses says why the session between two daemons would not take the message; empty if it would. It has the checks
-// that depend on what a core computes, not those of what a user writes.
+// wireRefuses returns why a session between two daemons would not take the message; empty if it would. It checks only
+// what a core computes, not what a user writes.
 func wireRefuses(msg any) string {
 	switch m := msg.(type) {
 	case contract.Offer:
@@ -82,7 +82,7 @@ func wireRefuses(msg any) string {
 	return ""
 }
 
-// toldRefused says what is out of bounds in the forecasts of a host and in what it tells of its users.
+// toldRefused returns what is out of bounds in the forecasts of a host, and in what it tells of its users.
 func toldRefused(m *contract.Availability) string {
 	for _, f := range m.Forecasts {
 		if max(f.Start, f.Kept, f.Shared) != f.Start+f.Kept+f.Shared || min(f.Start, f.Kept, f.Shared) < 0 {
@@ -95,7 +95,7 @@ func toldRefused(m *contract.Availability) string {
 	return ""
 }
 
-// usageRefused says what is out of bounds in what a host tells of its users.
+// usageRefused returns what is out of bounds in what a host tells of its users.
 func usageRefused(u *contract.Usage) string {
 	if len(u.Entries) > contract.MaxUsage {
 		return "the usage of too many accounts"

@@ -19,8 +19,8 @@ type World struct {
 	cfg    Config
 	net    Network
 	lossy  bool       // of the network
-	chance *rand.Rand // of what is drawn while the world runs
-	// durable says that a daemon may die: what its disk has is then kept.
+	chance *rand.Rand // for all random choices while the world runs
+	// durable says that a daemon may die, so that the content of its disk must be kept.
 	durable bool
 
 	cluster
@@ -29,7 +29,7 @@ type World struct {
 
 	later   []func() // flushes of messages, at the end of a turn
 	pids    int
-	retries int // of jobs that ask for none
+	retries int // for jobs that ask for none
 
 	hooks
 }
@@ -47,19 +47,19 @@ type cluster struct {
 	left  int // jobs that have not ended
 }
 
-// counted is what is counted in a world, and what must not happen.
+// counted is the counts of a world, and its defects.
 type counted struct {
 	counts  Result
 	kinds   [kinds]KindCount
 	defects []string
 	found   int   // defects in all
-	err     error // that ends the run
+	err     error // error that ends the run
 }
 
-// hooks are what tests set.
+// hooks are set by tests.
 type hooks struct {
 	steady   bool                    // nothing fails any more
-	refusals float64                 // the part of entries that a journal does not take, and of rounds that fail
+	refusals float64                 // the part of entries that a journal refuses, and of Confirm rounds that fail
 	tune     func(*scheduler.Config) // of each owner
 	within   Range                   // how long a message from one part of a daemon to the other takes; zero: no time
 	wall     func(now, offset time.Duration) time.Time
@@ -68,7 +68,8 @@ type hooks struct {
 	trace    func(format string, args ...any)
 }
 
-// standingSessions is with how many hosts a daemon has a session without need: its neighbours, and those that chose it.
+// standingSessions is the number of hosts with which a daemon always keeps a session: its neighbours, and the hosts
+// that chose it.
 const standingSessions = 32
 
 // newWorld makes a world without hosts.
@@ -93,15 +94,16 @@ func newWorld(cfg Config) *World {
 	return w
 }
 
-// firstDay is what all wall clocks read when a world begins, but for their errors, in seconds since 1970: 2026-01-01.
+// firstDay is what all wall clocks read when a world begins, apart from their errors, in seconds since 1970:
+// 2026-01-01.
 const firstDay = 1_767_225_600
 
-// wallClock is what a clock reads that is wrong by offset.
+// wallClock returns what a clock reads that is wrong by offset.
 func wallClock(now, offset time.Duration) time.Time {
 	return time.Unix(firstDay, int64(now+offset)).UTC()
 }
 
-// start has all daemons begin, and whatever is to happen.
+// start starts all daemons, and schedules what is to happen.
 func (w *World) start() {
 	beginNews(w)
 	for _, h := range w.hosts {
@@ -126,10 +128,10 @@ func (w *World) logf(format string, args ...any) {
 	}
 }
 
-// maxDefects bounds what is told of one world; the first tells most.
+// maxDefects bounds the reported defects of one world; the first says most.
 const maxDefects = 8
 
-// fail notes that something happened that must not.
+// fail notes a defect: something that must not happen.
 func (w *World) fail(format string, args ...any) {
 	w.found++
 	if len(w.defects) < maxDefects {
@@ -138,7 +140,7 @@ func (w *World) fail(format string, args ...any) {
 	}
 }
 
-// tell writes a record.
+// tell gives a record to the sink.
 func (w *World) tell(r record.Record) {
 	if w.cfg.Sink != nil {
 		r.At = w.Now()
@@ -146,7 +148,7 @@ func (w *World) tell(r record.Record) {
 	}
 }
 
-// flush sends what the turn of a core has sent. The messages of one turn to one peer travel together.
+// flush puts the messages of a core's turn on their way. The messages of one turn to one peer travel together.
 func (w *World) flush() {
 	for i, send := range w.later {
 		send()

@@ -1,8 +1,8 @@
-// Package central is what a simulation compares muster with: schedulers of one place that see the whole cluster at once,
-// know each job the moment it is submitted, and start it in no time. There is no network. Machines fail as Options.Faults
-// says.
+// Package central has the schedulers with which a simulation compares muster: central schedulers that see the whole
+// cluster at once, know each job the moment it is submitted, and start it in no time. There is no network. Machines
+// fail as Options.Faults says.
 //
-// They are simple on purpose: the orders of the literature, each with the same placement.
+// They are simple on purpose: the queueing orders of the literature, each with the same placement.
 package central
 
 import (
@@ -16,24 +16,24 @@ import (
 	"github.com/musterhq/muster/internal/sim/record"
 )
 
-// Order says which job goes first, and whether one that goes first may end one that runs.
+// Order says which job goes first, and whether that job may end a running one.
 type Order string
 
 // The orders.
 const (
-	// FIFO starts jobs in the order of their submission. One that does not fit holds up all after it.
+	// FIFO starts jobs in the order of their submission. A job that does not fit holds up all jobs after it.
 	FIFO Order = "fifo"
-	// Greedy starts what fits, in the order of submission.
+	// Greedy starts jobs that fit, in the order of submission.
 	Greedy Order = "greedy"
-	// Centre starts what fits, by priority and then by submission, and ends preemptible jobs of lower priority. It is what
-	// muster would do if one daemon saw all.
+	// Centre starts jobs that fit, by priority and then by submission, and ends preemptible jobs of lower priority for
+	// them. It is what muster would do if one daemon saw everything.
 	Centre Order = "centre"
-	// EASY is FIFO with backfill: the first job that does not fit has a reservation by the durations of those that run,
-	// and a later one may start if it does not delay that one. It knows all durations.
+	// EASY is FIFO with backfill: the first job that does not fit gets a reservation, computed from the durations of
+	// the running jobs. A later job may start if it does not delay that job. It knows all durations.
 	EASY Order = "easy"
 	// Shortest starts the shortest jobs that fit. It knows all durations.
 	Shortest Order = "shortest"
-	// Preemptive is Centre where every job is preemptible.
+	// Preemptive is Centre with every job preemptible.
 	Preemptive Order = "priority"
 	// LeastAttained gives the GPUs to the jobs that have had the fewest GPU-seconds, and knows no durations.
 	LeastAttained Order = "attained"
@@ -44,30 +44,30 @@ const (
 // Orders lists all orders.
 var Orders = []Order{Centre, FIFO, Greedy, EASY, Shortest, Preemptive, LeastAttained, Remaining}
 
-// Place says where a job goes of the machines where it fits.
+// Place says to which of the machines where it fits a job goes.
 type Place string
 
-// The placements that are built in; every other name is that of a placement policy of muster.
+// The built-in placements. Any other name is a placement policy of muster.
 const (
-	BestFit Place = "best-fit" // least left over
+	BestFit Place = "best-fit" // where the least is left over
 	Random  Place = "random"
 )
 
-// Options are one yardstick.
+// Options are the options of one yardstick.
 type Options struct {
 	Order   Order
 	Place   Place
-	Restart time.Duration // what a job that was preempted loses at its next start
+	Restart time.Duration // what the next start costs a job that was preempted
 	Faults  []Fault       // in any order
-	// Checkpoint is how often a running task saves its state. After a fault it goes on from there; 0: from where it began
-	// this time.
+	// Checkpoint is how often a running task saves its state. After a fault it goes on from there; 0: it loses all work
+	// since its last start.
 	Checkpoint time.Duration
 	Seed       uint64
 	Horizon    time.Duration // when the run ends; 0: with the last job
 }
 
-// Run has the scheduler run the load, and tells the sink what happens. The error is that of the context or of a job that
-// no machine could ever run.
+// Run simulates the scheduler with the load, and gives the sink what happens. It returns the error of the context, or
+// an error for a job that no machine could ever run.
 func Run(ctx context.Context, l *load.Load, o Options, sink record.Sink) error {
 	if !slices.Contains(Orders, o.Order) {
 		return fmt.Errorf("no order is called %q; there are %v", o.Order, Orders)
@@ -94,14 +94,14 @@ type run struct {
 	arrivals    []*item // in the order of their submission
 	waiting     queue
 	running     []*item
-	preemptible int // of them
+	preemptible int // how many of running are preemptible
 	ends        ends
 	tick        time.Duration // when LeastAttained looks again; 0: never
 	starts      int
 	faults      faults
 }
 
-// play goes from event to event.
+// play runs the events one after the other.
 func (r *run) play() error {
 	for n := 0; ; n++ {
 		if n%1024 == 0 && r.done() != nil {
@@ -124,7 +124,7 @@ func (r *run) play() error {
 	}
 }
 
-// next is when something happens next.
+// next returns when something happens next; false: never.
 func (r *run) next() (at time.Duration, ok bool) {
 	sooner := func(t time.Duration) {
 		if !ok || t < at {
@@ -140,7 +140,7 @@ func (r *run) next() (at time.Duration, ok bool) {
 	if r.options.Order == LeastAttained && r.waiting.len() > 0 && len(r.running) > 0 {
 		sooner(r.tick)
 	}
-	if ok || r.waiting.len() > 0 || r.faults.unknown > 0 { // else all is over
+	if ok || r.waiting.len() > 0 || r.faults.unknown > 0 { // otherwise the run is over
 		if t, more := r.faults.next(); more {
 			sooner(t)
 		}
@@ -157,13 +157,13 @@ func (r *run) schedule() {
 	case Centre, Preemptive, Remaining:
 		r.whatFits(r.preempt)
 	case LeastAttained:
-		r.waiting.unblock() // those that run have had more by now
+		r.waiting.unblock() // running jobs have had more GPU-seconds by now
 		r.whatFits(r.preempt)
 		r.tick = r.now + quantum
 	}
 }
 
-// start begins or goes on with a task, or with all members of a gang.
+// start starts or resumes a task, or all members of a gang.
 func (r *run) start(x *item, where []record.Alloc) {
 	r.waiting.remove(x)
 	x.costs = r.loss(x)
@@ -181,7 +181,7 @@ func (r *run) start(x *item, where []record.Alloc) {
 	r.sink.Take(record.Record{At: r.now, Kind: record.Start, Job: x.job, Task: x.task, Alloc: where})
 }
 
-// stop ends a task before its work is done; what it has done is kept.
+// stop ends a task before its work is done; the work so far is kept.
 func (r *run) stop(x *item) {
 	done := r.worked(x)
 	r.leave(x)
@@ -198,7 +198,7 @@ func (r *run) finish(x *item) {
 	r.sink.Take(record.Record{At: r.now, Kind: record.Finish, Job: x.job, Task: x.task})
 }
 
-// leave takes a task from those that run, and gives back what it holds.
+// leave removes a task from the running ones, and gives back what it holds.
 func (r *run) leave(x *item) {
 	r.unlist(x)
 	r.free(x)

@@ -46,7 +46,7 @@ func (c *cluster) clone() *cluster {
 	return x
 }
 
-// could says whether an empty cluster has the machines for a shape.
+// could reports whether an empty cluster has the machines for a shape.
 func (c *cluster) could(s *shape) bool {
 	n := 0
 	for i := range c.machines {
@@ -62,7 +62,7 @@ func (m *machine) allows(s *shape) bool {
 	return len(s.models) == 0 || slices.Contains(s.models, m.model)
 }
 
-// fits says whether a member fits now.
+// fits reports whether a member fits now.
 func (m *machine) fits(s *shape) bool {
 	if m.closed > 0 || m.cpus < s.need.CPUs || m.mem < s.need.Memory || s.need.Exclusive && (m.cpus < m.total || m.all < len(m.left)*gpu.Whole) || !m.allows(s) {
 		return false
@@ -76,7 +76,7 @@ func (m *machine) fits(s *shape) bool {
 	return n == 0
 }
 
-// devices chooses those with the least left that fit.
+// devices chooses the devices that fit with the least left.
 func (m *machine) devices(s *shape) []int {
 	if s.devices == 0 {
 		return nil
@@ -125,7 +125,7 @@ func (c *cluster) allocs(s *shape, at []int) []record.Alloc {
 	return out
 }
 
-// has says whether exactly this is free.
+// has reports whether the shape fits at exactly these machines and devices.
 func (c *cluster) has(s *shape, where []record.Alloc) bool {
 	for _, a := range where {
 		m := &c.machines[a.Machine]
@@ -156,9 +156,9 @@ func (c *cluster) change(s *shape, where []record.Alloc, sign int) {
 	}
 }
 
-// victims are the running tasks whose end makes the shape fit: for one machine the first of the list that are there, at
-// the machine that needs the fewest; for several, the first of the list. It is nil if all of them together do not make
-// room.
+// victims returns tasks of the list whose end makes the shape fit. For a shape of one machine these are the first ones
+// at the machine that needs the fewest; for a gang they are found in the order of the list. It returns nil if the end
+// of all tasks would not be enough.
 func (c *cluster) victims(s *shape, list []*item) []*item {
 	if s.members > 1 {
 		return c.victimsAll(s, list)
@@ -186,7 +186,8 @@ func (c *cluster) victims(s *shape, list []*item) []*item {
 	return best
 }
 
-// victimsAt are the first of the list whose end makes the shape fit at a machine; nil if all of them do not.
+// victimsAt returns the first tasks of the list whose end makes the shape fit at a machine; nil if the end of all is
+// not enough.
 func (c *cluster) victimsAt(at int, s *shape, list []*item) []*item {
 	m := c.machines[at]
 	if !m.allows(s) || len(m.left) < s.devices {
@@ -208,7 +209,7 @@ func (c *cluster) victimsAt(at int, s *shape, list []*item) []*item {
 	return nil
 }
 
-// victimsAll ends tasks in the order of the list until a gang fits, and then spares those that need not end.
+// victimsAll collects tasks in the order of the list until a gang would fit, and then spares those that need not end.
 func (c *cluster) victimsAll(s *shape, list []*item) []*item {
 	later := c.clone()
 	for n, y := range list {

@@ -21,11 +21,11 @@ const (
 	// Off is a power cut of machines: their tasks end. The scheduler starts them elsewhere when the machines are back, or once
 	// their lease has certainly run out, as muster does: nobody can tell a machine that is off from one that is cut off.
 	Off FaultKind = "off"
-	// Cut is that machines cannot be reached. A task there ends when its lease runs out, if the cut lasts so long.
+	// Cut makes machines unreachable. A task there ends when its lease runs out, if the cut lasts that long.
 	Cut FaultKind = "cut"
 	// Closed machines take no tasks. What runs there goes on.
 	Closed FaultKind = "closed"
-	// DeviceOut is a GPU that has fallen out: the tasks on it end at once, and the scheduler knows.
+	// DeviceOut makes a GPU fall out: the tasks on it end at once, and the scheduler knows.
 	DeviceOut FaultKind = "gpu"
 	// Slow machines run their tasks at Fault.Speed.
 	Slow FaultKind = "slow"
@@ -41,20 +41,20 @@ type Fault struct {
 	Speed    float64 // of Slow: above 0; 1 is the usual speed
 }
 
-// happening is something that happens at a time beside the starts and ends of tasks.
+// happening is something that happens at a time, other than the start or end of a task.
 type happening struct {
 	at time.Duration
 	do func()
 }
 
-// faults are those of a run, and what follows from them.
+// faults are the faults of a run, and what follows from them.
 type faults struct {
 	*run
 	agenda  []happening // in the order of time
 	unknown int         // tasks that a fault has ended, of which the scheduler does not know yet
 }
 
-// next is when something happens next; false: never.
+// next returns when something happens next; false: never.
 func (r *faults) next() (time.Duration, bool) {
 	if len(r.agenda) == 0 {
 		return 0, false
@@ -62,7 +62,7 @@ func (r *faults) next() (time.Duration, bool) {
 	return r.agenda[0].at, true
 }
 
-// at has something happen. What is for the same time happens in the order of these calls.
+// at schedules something. What is scheduled for the same time happens in the order of these calls.
 func (r *faults) at(t time.Duration, do func()) {
 	i, _ := slices.BinarySearchFunc(r.agenda, t, func(h happening, t time.Duration) int {
 		return cmp.Or(cmp.Compare(h.at, t), -1) // behind its equals
@@ -70,7 +70,7 @@ func (r *faults) at(t time.Duration, do func()) {
 	r.agenda = slices.Insert(r.agenda, i, happening{max(t, r.now), do})
 }
 
-// happens has everything happen that is due.
+// happens runs everything that is due.
 func (r *faults) happens() {
 	for len(r.agenda) > 0 && r.agenda[0].at <= r.now {
 		do := r.agenda[0].do
@@ -80,7 +80,7 @@ func (r *faults) happens() {
 	}
 }
 
-// add has the faults happen.
+// add schedules the faults.
 func (r *faults) add() {
 	for _, f := range r.options.Faults {
 		r.at(f.At, func() { r.begin(f) })
@@ -90,7 +90,7 @@ func (r *faults) add() {
 	}
 }
 
-// begin is the beginning of a fault.
+// begin begins a fault.
 func (r *faults) begin(f Fault) {
 	for _, i := range f.Machines {
 		m := &r.cluster.machines[i]
@@ -115,7 +115,7 @@ func (r *faults) begin(f Fault) {
 	}
 }
 
-// end is the end of a fault: what waits may fit now.
+// end ends a fault: waiting tasks may fit now.
 func (r *faults) end(f Fault) {
 	for _, i := range f.Machines {
 		m := &r.cluster.machines[i]
@@ -173,7 +173,8 @@ func (r *faults) endsWith(x *item, f Fault) {
 	}
 }
 
-// fail ends a task because of a fault. The scheduler knows of it at a time; until then it takes the task for one that runs.
+// fail ends a task because of a fault. The scheduler learns of it at time known; until then it takes the task for
+// running.
 func (r *faults) fail(x *item, known time.Duration) {
 	done := r.worked(x)
 	r.unlist(x)
@@ -198,12 +199,12 @@ func (r *faults) fail(x *item, known time.Duration) {
 	})
 }
 
-// worked returns how much of its work a task has done since its start, what the start costs included.
+// worked returns how much work a task has done since its start, including what the start costs.
 func (r *run) worked(x *item) time.Duration {
 	return x.done + time.Duration(float64(r.now-x.paced)*x.speed)
 }
 
-// pace sets the speed of a machine, and plans the ends of its tasks anew.
+// pace sets the speed of a machine, and plans the ends of its tasks again.
 func (r *faults) pace(machine int, speed float64) {
 	r.cluster.machines[machine].speed = speed
 	for _, x := range r.on(machine) {
@@ -214,7 +215,7 @@ func (r *faults) pace(machine int, speed float64) {
 	}
 }
 
-// speed is that of the slowest machine.
+// speed returns the speed of the slowest of these machines.
 func (c *cluster) speed(where []record.Alloc) float64 {
 	slowest := math.Inf(1)
 	for _, a := range where {

@@ -1,6 +1,6 @@
 package central
 
-// Tasks: what of a job is placed as one.
+// Tasks: the parts of a job that are placed as one.
 
 import (
 	"container/heap"
@@ -26,17 +26,17 @@ type item struct {
 	preemptible bool
 	left        time.Duration // of its work
 	attained    float64       // GPU-seconds up to its last end
-	resumes     bool          // its next start goes on where it was, which costs time
+	resumes     bool          // its next start resumes earlier work, which costs time
 	since       time.Duration // start of this run
 	costs       time.Duration // what that start costs
 	paced       time.Duration // when the speed of this run last changed
-	done        time.Duration // of left, by then
+	done        time.Duration // part of left that was done by paced
 	speed       float64       // since then
-	order       int           // of this start among all
+	order       int           // number of this start, counting all starts
 	where       []record.Alloc
-	key         float64 // by which it waits
-	at          int     // place among the ends, see ends
-	slot        int     // place among those that run; -1: it does not
+	key         float64 // sort key in the queue
+	at          int     // index in ends
+	slot        int     // index in run.running; -1: it does not run
 	end         time.Duration
 }
 
@@ -50,12 +50,12 @@ type shape struct {
 	milli   int      // thousandths of each device
 	devices int      // of each member
 	blocked bool     // the first of the queue does not fit
-	queue   []*item  // that wait, by key, then submission
+	queue   []*item  // waiting items, by key, then submission
 }
 
 func (x *item) gpus() int { return x.shape.members * x.shape.devices }
 
-// prepare makes the cluster and all tasks.
+// prepare builds the cluster and all tasks.
 func (r *run) prepare(l *load.Load) error {
 	r.cluster = newCluster(l.Machines)
 	shapes := map[string]*shape{}

@@ -22,7 +22,7 @@ type placer interface {
 	place(x *item) []record.Alloc // takes what it returns; nil: the task does not fit
 	takeBack(x *item, where []record.Alloc)
 	release(x *item)     // of a task that runs
-	refresh(machine int) // a fault has changed what it can give
+	refresh(machine int) // called when a fault has changed what the machine can give
 }
 
 func (r *run) newPlacer(machines []load.Machine) (placer, error) { //nolint:ireturn // there are two
@@ -39,7 +39,7 @@ func (r *run) newPlacer(machines []load.Machine) (placer, error) { //nolint:iret
 	return newPolicies(r, p, machines)
 }
 
-// simple is a function that chooses from the cluster.
+// simple is a placer that is one function of the cluster.
 type simple struct {
 	r      *run
 	choose func(*shape) []record.Alloc
@@ -57,7 +57,7 @@ func (p simple) takeBack(x *item, where []record.Alloc) { p.r.cluster.give(x.sha
 func (p simple) release(x *item)                        { p.r.cluster.give(x.shape, x.where) }
 func (p simple) refresh(int)                            {}
 
-// random chooses any machines where a shape fits.
+// random chooses random machines where a shape fits.
 func (r *run) random(s *shape) []record.Alloc {
 	var fits []int
 	for i := range r.cluster.machines {
@@ -72,7 +72,7 @@ func (r *run) random(s *shape) []record.Alloc {
 	return r.cluster.allocs(s, fits[:s.members])
 }
 
-// policies has a policy of muster choose among all machines.
+// policies lets a policy of muster choose among all machines.
 type policies struct {
 	r        *run
 	table    fleet.Table
@@ -85,7 +85,7 @@ type policies struct {
 	tasksAt  []int
 }
 
-// epoch is the time of all decisions: what a host tells does not age here.
+// epoch is the time of all decisions: what hosts report does not age here.
 var epoch = time.Unix(0, 0)
 
 func newPolicies(r *run, p policy.Policy, machines []load.Machine) (*policies, error) {
@@ -126,7 +126,7 @@ func newPolicies(r *run, p policy.Policy, machines []load.Machine) (*policies, e
 	return x, nil
 }
 
-// free is what a machine has free, as its daemon would tell.
+// free returns what a machine has free, as its daemon would report it.
 func (p *policies) free(i int) contract.Free {
 	m := &p.r.cluster.machines[i]
 	if m.closed > 0 {
@@ -180,7 +180,7 @@ func (p *policies) release(x *item) { p.takeBack(x, x.where) }
 
 func (p *policies) refresh(machine int) { p.hosts[machine].SetFree(p.free(machine)) }
 
-// changed tells the table what is free now.
+// changed updates the table of hosts with what is free now.
 func (p *policies) changed(where []record.Alloc, tasks int) {
 	for _, a := range where {
 		p.tasksAt[a.Machine] += tasks

@@ -10,7 +10,7 @@ import (
 	"github.com/musterhq/muster/internal/sim/record"
 )
 
-// queue has a sorted queue for each shape, because of tasks that ask for the same only the first can be the next.
+// queue has a sorted queue for each shape: among tasks of the same shape, only the first can be next.
 type queue struct {
 	order  Order
 	shapes []*shape
@@ -19,7 +19,7 @@ type queue struct {
 
 func (q *queue) len() int { return q.n }
 
-// keyOf is by what a task waits; less is sooner.
+// keyOf returns the sort key of a waiting task; a smaller key goes first.
 func (q *queue) keyOf(x *item) float64 {
 	switch q.order {
 	case Shortest:
@@ -35,14 +35,14 @@ func (q *queue) keyOf(x *item) float64 {
 	return 0
 }
 
-// level is by what LeastAttained compares GPU-seconds: equals take turns in the order of their submission. Each level is
-// twice as wide as the one before.
+// level returns the level by which LeastAttained compares GPU-seconds. Jobs of the same level go in the order of their
+// submission. Each level is twice as wide as the one before.
 func level(attained float64) float64 { return math.Floor(math.Log2(1 + attained/3600)) }
 
-// workLeft is by what the shortest remaining work goes.
+// workLeft returns the key of the order Remaining: the remaining seconds times GPUs.
 func workLeft(x *item) float64 { return x.left.Seconds() * float64(max(1, x.gpus())) }
 
-// before says whether x goes before y.
+// before reports whether x goes before y.
 func before(x, y *item) bool { return compare(x, y) < 0 }
 
 func compare(x, y *item) int {
@@ -69,7 +69,7 @@ func (q *queue) remove(x *item) {
 	s.queue = slices.Delete(s.queue, i, i+1)
 }
 
-// first is the first task of the shapes that are not blocked; nil: there is none.
+// first returns the first task of the shapes that are not blocked; nil: there is none.
 func (q *queue) first() *item {
 	var least *item
 	for _, s := range q.shapes {
@@ -89,14 +89,14 @@ func (q *queue) freed(c *cluster, where []record.Alloc) {
 	}
 }
 
-// unblock begins another look at all.
+// unblock unblocks all shapes.
 func (q *queue) unblock() {
 	for _, s := range q.shapes {
 		s.blocked = false
 	}
 }
 
-// sorted are up to n tasks that wait, in order.
+// sorted returns up to n waiting tasks, in order.
 func (q *queue) sorted(n int) []*item {
 	var out []*item
 	at := make([]int, len(q.shapes))

@@ -11,14 +11,14 @@ import (
 	"github.com/musterhq/muster/internal/sim/record"
 )
 
-// quantum is how often LeastAttained compares what jobs have had, and how long a job runs at least before it ends for
-// another.
+// quantum is how often LeastAttained compares what jobs have had. It is also how long a job runs at least before it is
+// ended for another.
 const quantum = 10 * time.Minute
 
 // backfillDepth is how many waiting tasks EASY looks at behind the first one.
 const backfillDepth = 2000
 
-// whatFits starts tasks in order, and skips what does not fit. A task that does not fit may get room from makeRoom.
+// whatFits starts tasks in order, and skips tasks that do not fit. For such a task it first calls makeRoom, if not nil.
 func (r *run) whatFits(makeRoom func(*item) bool) {
 	for x := r.waiting.first(); x != nil; x = r.waiting.first() {
 		where := r.places.place(x)
@@ -62,12 +62,12 @@ func (r *run) backfill(first *item) {
 			break
 		}
 	}
-	if where == nil { // too many machines are out: nobody delays it
+	if where == nil { // too many machines are out, so nothing can delay it
 		at = math.MaxInt64
 	} else {
 		later.take(first.shape, where)
 	}
-	blocked := map[*shape]bool{} // those that do not fit now
+	blocked := map[*shape]bool{} // shapes that do not fit now
 	for _, x := range r.waiting.sorted(backfillDepth)[1:] {
 		if blocked[x.shape] {
 			continue
@@ -87,7 +87,7 @@ func (r *run) backfill(first *item) {
 	}
 }
 
-// loss is what the next start of a task costs it.
+// loss returns what the next start of a task costs it.
 func (r *run) loss(x *item) time.Duration {
 	if x.resumes {
 		return r.options.Restart
@@ -95,7 +95,7 @@ func (r *run) loss(x *item) time.Duration {
 	return 0
 }
 
-// preempt ends running tasks so that x fits, and says whether it has. Those end that should wait longest.
+// preempt ends running tasks so that x fits, and reports whether it did. It ends those that should go last.
 func (r *run) preempt(x *item) bool {
 	if r.options.Order == Centre && r.preemptible == 0 {
 		return false
@@ -117,7 +117,7 @@ func (r *run) preempt(x *item) bool {
 	return len(chosen) > 0
 }
 
-// rank is the key that a running task would have now.
+// rank returns the key that a running task would have now.
 func (r *run) rank(y *item) float64 {
 	switch r.options.Order {
 	case Remaining:
@@ -129,7 +129,7 @@ func (r *run) rank(y *item) float64 {
 	return r.waiting.keyOf(y)
 }
 
-// goesBefore says whether a waiting task is worth the end of a running one.
+// goesBefore reports whether a waiting task may end a running one.
 func (r *run) goesBefore(x, y *item) bool {
 	switch r.options.Order {
 	case Remaining:
