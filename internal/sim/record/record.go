@@ -1,5 +1,5 @@
-// Package record is what happens to jobs in a run of a simulation, as one stream in the order of time. The scheduler of
-// the daemons and each yardstick write the same records, and all figures are computed from them.
+// Package record defines what happens to jobs in a run of a simulation, as one stream in the order of time. The real
+// scheduler and each yardstick write the same records, and all figures are computed from them.
 package record
 
 import "time"
@@ -10,8 +10,8 @@ type Kind string
 // The kinds of records.
 const (
 	Start   Kind = "start"   // a task, or all tasks of a gang, have begun to run
-	Preempt Kind = "preempt" // it was ended for another one and will run again; what it has done is kept
-	Lost    Kind = "lost"    // a fault has ended it, and it will run again; what it has done since its start is lost
+	Preempt Kind = "preempt" // it was ended for another task and will run again; its work so far is kept
+	Lost    Kind = "lost"    // a fault has ended it, and it will run again; its work since this start is lost
 	Finish  Kind = "finish"  // it has done its work
 	Reject  Kind = "reject"  // its job was refused, or has failed for good
 )
@@ -34,14 +34,15 @@ type Alloc struct {
 	Way     Way
 }
 
-// Way is what it cost that a task, or a member of a gang, runs on another host than the daemon that accepted its job.
+// Way is what it costs that a task, or a member of a gang, runs on a host other than that of the daemon that accepted
+// its job.
 type Way struct {
 	Path    []int         // the nodes of the network that messages pass, both ends included; nil if that is not known
 	Latency time.Duration // of this path, one way
 	Bytes   int64         // of files that were brought to the machine for this start
 	Waited  time.Duration // for files, whether they came for this start or for an earlier one of the same job
-	// Next is how many links are between this member of a gang and the next one, the first after the last; 0 for others, and
-	// where the network does not tell paths.
+	// Next is the number of links from this member of a gang to the next one; after the last comes the first. It is 0
+	// for other tasks, and if the network does not report paths.
 	Next int
 }
 
@@ -50,7 +51,7 @@ type Sink interface {
 	Take(r Record)
 }
 
-// Log is a Sink that keeps them.
+// Log is a Sink that keeps all records.
 type Log []Record
 
 // Take keeps the record. Its Alloc must not change afterwards.

@@ -76,8 +76,8 @@ func compared() []Figure {
 	}
 }
 
-// Difference says by how much b differs from a, in percent of a: +4.2%. It is = if they are equal, and empty if a
-// is 0.
+// Difference returns by how much b differs from a, in percent of a: +4.2%. It is = if they are equal, and empty if a is
+// 0.
 func Difference(a, b float64) string {
 	switch a {
 	case b:
@@ -102,7 +102,7 @@ func Compare(out io.Writer, docs []Named) {
 		return
 	}
 	const label, value, difference = 22, 10, 9
-	const most = (Width - label - value) / (value + difference) // further documents go below
+	const most = (Width - label - value) / (value + difference) // further documents are printed below
 	for rest := docs[1:]; ; rest = rest[most:] {
 		n := min(most, len(rest))
 		compareSome(out, docs[0], rest[:n], label, value, difference)

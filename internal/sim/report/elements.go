@@ -1,6 +1,6 @@
 package report
 
-// How the elements of all jobs are numbered in one row.
+// The numbering of the elements of all jobs, one after the other.
 
 import (
 	"fmt"
@@ -11,9 +11,9 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// elements numbers what runs as one: the elements of each job's array, and one for a job without.
+// elements numbers what runs as one: the elements of each job's array, or one element for a job without an array.
 type elements struct {
-	first []int32 // of each job, and of the one after the last
+	first []int32 // the first element of each job; at the end, the number of all elements
 }
 
 // numberElements returns an error if an array cannot be read.
@@ -62,5 +62,5 @@ func held(s *job.Spec, m *load.Machine) (cpus, memory int64) {
 	return int64(s.Resources.CPUs), int64(s.Resources.Memory)
 }
 
-// seconds is a time as it is printed.
+// seconds returns a time in seconds, as it is printed.
 func seconds(d time.Duration) float64 { return round(d.Seconds()) }

@@ -2,13 +2,13 @@ package report
 
 // Figures are all numbers of one run.
 
-// Figures are what a run was like. Spreads are over the jobs that have finished.
+// Figures describe a run. Spreads are over the jobs that have finished.
 type Figures struct {
 	Jobs     Jobs    `json:"jobs"`
 	End      float64 `json:"end_s"`      // of what was simulated
 	Makespan float64 `json:"makespan_s"` // from the first submission to the last finish
-	// Wait is the time from the submission to the finish less the time that the job runs. It includes what preemption
-	// and faults cost.
+	// Wait is the time from the submission to the finish, less the run time of the job. It includes what preemption and
+	// faults cost.
 	Wait       Spread `json:"wait_s"`
 	Delay      Spread `json:"start_delay_s"` // from the submission to the first start, also of jobs that have not finished
 	Completion Spread `json:"completion_s"`  // from the submission to the finish
@@ -29,7 +29,7 @@ type Figures struct {
 	Series    Series      `json:"series"`
 }
 
-// Jobs says how far the jobs have come.
+// Jobs counts the jobs by their state at the end.
 type Jobs struct {
 	Submitted int `json:"submitted"`
 	Finished  int `json:"finished"`
@@ -37,7 +37,7 @@ type Jobs struct {
 	Waiting   int `json:"waiting"` // at the end, also those that will run again
 	Never     int `json:"never_started"`
 	Rejected  int `json:"rejected"`
-	// since when the oldest job that has never started was waiting at the end, as a span
+	// for how long the oldest job that never started had waited at the end
 	Oldest float64 `json:"oldest_waiting_s"`
 }
 
@@ -72,7 +72,7 @@ type Group struct {
 	Slowdown   Spread  `json:"slowdown"`
 }
 
-// Again says how often jobs had to run again, and what that cost.
+// Again counts how often jobs had to run again, and what that cost.
 type Again struct {
 	Preemptions int     `json:"preemptions"`
 	Lost        int     `json:"lost"` // runs that a fault has ended
@@ -84,12 +84,12 @@ type Again struct {
 // Remote says where jobs started, seen from the daemon that accepted them.
 type Remote struct {
 	Starts      int     `json:"starts"`
-	Away        int     `json:"away"`           // of them with at least one task on another host
+	Away        int     `json:"away"`           // those of them with at least one task on another host
 	Hops        float64 `json:"hops_mean"`      // links between the daemon and the task, mean over tasks
-	ByHops      []int   `json:"by_hops"`        // how many tasks were so many links away
+	ByHops      []int   `json:"by_hops"`        // ByHops[i] counts the tasks that were i links away
 	Bytes       int64   `json:"bytes"`          // files that the jobs brought to other hosts
 	LocalDelay  float64 `json:"local_delay_s"`  // mean time from the submission to the first start of jobs that stayed
-	RemoteDelay float64 `json:"remote_delay_s"` // and of those that did not
+	RemoteDelay float64 `json:"remote_delay_s"` // the same of jobs that did not stay
 	// What a task on another host costs, as means over these tasks: how long a message takes on the way to it, and how
 	// long it waits for its files.
 	Latency  float64 `json:"path_s"`
@@ -99,9 +99,9 @@ type Remote struct {
 // Gangs says how close the members of gangs were, over all starts. Starts and Racks are 0 if machines have no label "rack".
 type Gangs struct {
 	Starts int `json:"starts"`
-	// Racks is how many racks a gang took beyond the fewest that have enough machines, as a mean.
+	// Racks is the mean number of racks that a gang took beyond the fewest that have enough machines.
 	Racks float64 `json:"extra_racks_mean"`
-	// Hops is how many links are between a member and the next one, as a mean over members; 0 if that is not known.
+	// Hops is the mean number of links between a member and the next one; 0 if it is not known.
 	Hops float64 `json:"hops_mean"`
 }
 
@@ -117,7 +117,8 @@ type Series struct {
 	Asked     []float64 `json:"waiting_gpus"` // GPUs that waiting jobs ask for, as a part of all
 }
 
-// Point says which part of all GPUs was allocated while a part of them, which may be above 1, was asked for.
+// Point says which part of all GPUs was allocated while a certain part of them was asked for; the latter may be above
+// 1.
 type Point struct {
 	Asked     float64 `json:"asked"`
 	Allocated float64 `json:"allocated"`

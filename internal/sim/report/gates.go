@@ -1,6 +1,6 @@
 package report
 
-// Gates of queueing: how far muster may be from a scheduler that sees everything.
+// Gates of queueing: how much worse muster may be than a scheduler that sees everything.
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 	"github.com/musterhq/muster/internal/sim/report/units"
 )
 
-// Aims say by which runs of a document muster's run is judged. A gate whose run has no name is left out.
+// Aims name the runs of a document against which muster's run is judged. A gate whose run has no name is left out.
 type Aims struct {
 	Known      bool    // the scheduler is told how long jobs run
 	Greedy     string  // the central greedy scheduler with the same policy
@@ -23,7 +23,7 @@ type Aims struct {
 	Racks      bool    // machines have racks, and gangs should take few of them
 }
 
-// How far muster may be from its yardsticks.
+// How much worse than its yardsticks muster may be.
 const (
 	greedyFactor   = 1.1
 	makespanFactor = 1.1
@@ -74,7 +74,7 @@ type judge struct {
 	gates []Gate
 }
 
-// add adds a gate. No gate is met while jobs are left.
+// add adds a gate. No gate is met if jobs have not ended.
 func (j *judge) add(g Gate) {
 	if left := j.own.Jobs.Submitted - j.own.Jobs.Finished; left > 0 {
 		g.Got, g.Met = fmt.Sprintf("%s, and %s jobs have not finished", g.Got, units.Count(left)), false
@@ -82,7 +82,7 @@ func (j *judge) add(g Gate) {
 	j.gates = append(j.gates, g)
 }
 
-// factor adds a gate for a figure that may be so many times that of a yardstick.
+// factor adds a gate: the figure may be at most this many times that of a yardstick.
 func (j *judge) factor(name, run string, most float64, figure func(*Figures) float64) {
 	if run == "" {
 		return
@@ -101,7 +101,7 @@ func (j *judge) factor(name, run string, most float64, figure func(*Figures) flo
 	j.add(g)
 }
 
-// exact says seconds without rounding them much.
+// exact writes seconds without rounding them much.
 func exact(s float64) string {
 	if s >= 1000 {
 		return units.Count(int64(s+0.5)) + " s"

@@ -20,7 +20,7 @@ func Write(out io.Writer, d *Document) error {
 	return e.Encode(d)
 }
 
-// Read reads a document that Write has written, also one of a version that has more fields.
+// Read reads a document that Write has written, even if a later version has written further fields.
 func Read(in io.Reader) (*Document, error) {
 	text, err := io.ReadAll(io.LimitReader(in, maxDocument+1))
 	if err != nil {

@@ -43,8 +43,8 @@ type Log struct {
 	err   error
 }
 
-// On has the log say what tasks on other hosts cost. The nodes of the network have these names, hosts before switches. It
-// is called before the first record.
+// On makes the log include what tasks on other hosts cost. nodes are the names of the network's nodes, hosts before
+// switches. On is called before the first record.
 func (g *Log) On(nodes []string) { g.net = nodes }
 
 // NewLog returns a Log for a run of the load.
@@ -164,7 +164,7 @@ type allocation struct {
 	cost
 }
 
-// cost is what a task on another host costs. A reader of logs goes without it.
+// cost is what a task on another host costs. ReadLog ignores it.
 type cost struct {
 	Hops  int         `json:"hops"`
 	Path  string      `json:"path"`

@@ -18,16 +18,16 @@ type away struct {
 	byHops       []int
 	bytes        int64
 	far          int64                         // tasks on other hosts
-	latency      time.Duration                 // of the paths to them, all together
-	waited       time.Duration                 // for their files, likewise
+	latency      time.Duration                 // sum over the paths to them
+	waited       time.Duration                 // sum of the waits for their files
 	ring         struct{ members, hops int64 } // of gangs
-	delays       [2]struct {                   // of first starts: of jobs that stayed, and of the others
+	delays       [2]struct {                   // of first starts: [0] of jobs that stayed, [1] of the others
 		n   int
 		sum float64
 	}
 }
 
-// maxHops bounds the list of distances. Tasks that are farther away count for the last one.
+// maxHops bounds the list of distances. Tasks that are farther away count in the last entry.
 const maxHops = 15
 
 // start adds a start, which may be the first one of its element.

@@ -11,7 +11,7 @@ type Network struct {
 	// Racks[i] is the switch, as an index in Switches, to which machine i is joined; -1: none.
 	Racks    []int     `json:"racks,omitempty"`
 	Links    []Link    `json:"links,omitempty"`
-	Messages int64     `json:"messages"`          // of control
+	Messages int64     `json:"messages"`          // control messages
 	Bytes    int64     `json:"bytes"`             // of them
 	Dropped  int64     `json:"dropped"`           // messages that never arrived
 	Copied   int64     `json:"copied_bytes"`      // files of jobs
@@ -82,8 +82,8 @@ type Fault struct {
 	Machines []int         // that it hit, as indices in load.Load.Machines
 }
 
-// FaultCost is a fault and what it did to jobs. A task that a fault ended is counted for the latest fault that had hit
-// one of its machines by then.
+// FaultCost is a fault and what it did to jobs. A task that was ended by a fault counts for the latest fault that had
+// hit one of its machines by then.
 type FaultCost struct {
 	At       float64 `json:"at_s"`
 	Until    float64 `json:"until_s"` // 0: it was never over

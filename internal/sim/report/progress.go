@@ -12,10 +12,10 @@ import (
 	"github.com/musterhq/muster/internal/sim/report/units"
 )
 
-// How often the line changes.
+// progressEvery is how often the line changes.
 const progressEvery = 200 * time.Millisecond
 
-// Progress is that line. The zero value, and one without a terminal, prints nothing.
+// Progress is a line that shows progress. The zero value, and one without a terminal, prints nothing.
 type Progress struct {
 	out         io.Writer
 	begin, next time.Time
@@ -32,8 +32,8 @@ func NewProgress(out io.Writer, terminal bool, now time.Time) *Progress {
 	return p
 }
 
-// Show draws the line if it is time to. Done of all jobs have ended; all is 0 if nobody knows how many there will be.
-// It costs a few nanoseconds if it is not time yet, and may be called for each batch of events.
+// Show draws the line if it is time to. done of all jobs have ended; all is 0 if the number of jobs is not known. If it
+// is not time yet, Show costs a few nanoseconds, so it may be called for each batch of events.
 func (p *Progress) Show(now time.Time, virtual time.Duration, events int64, done, all int) {
 	p.events = events
 	if p.out == nil || now.Before(p.next) {
@@ -67,8 +67,8 @@ func (p *Progress) Clear() {
 	}
 }
 
-// Speed says how many events there were and how fast they went. It is of the machine, not of the simulation: it does not
-// belong into what must be the same for the same seed.
+// Speed returns how many events there were, and how fast they were simulated. The speed depends on the computer, so it
+// does not belong in output that must be the same for the same seed.
 func (p *Progress) Speed(now time.Time) string {
 	took := now.Sub(p.begin).Seconds()
 	return fmt.Sprintf("%s events in %s, %s a second", units.Count(p.events), units.Span(took), units.Count(int64(over(float64(p.events), took))))

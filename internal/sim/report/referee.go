@@ -15,14 +15,14 @@ import (
 
 // Rules are what differs between runs.
 type Rules struct {
-	// Restart is what each start after a preemption costs: the job holds its devices so much longer.
+	// Restart is what each start after a preemption costs: the job holds its devices longer by this time.
 	Restart time.Duration
 	// Slack is by how much a job may run longer than its load says.
 	Slack time.Duration
-	// Checkpoint is how often a job saves its state; 0: never. What it has saved counts when a fault ends it.
+	// Checkpoint is how often a job saves its state; 0: never. The saved work counts when a fault ends it.
 	Checkpoint time.Duration
-	// Undone allows a fault to undo a finish that nobody has heard of, and the news of it to come while the job runs again;
-	// and a person to let a job run that has failed for good.
+	// Undone allows that a fault undoes a finish of which the owner has not heard, and that the owner hears of it while
+	// the job runs again. It also allows that a person lets a job run again that has failed for good.
 	Undone bool
 }
 
@@ -30,12 +30,12 @@ type Rules struct {
 //
 //   - Records are in the order of time, and nothing starts before it was submitted.
 //   - A job starts while it waits, and ends while it runs. After its finish or its refusal nothing happens to it.
-//   - A start has one allocation for each machine that the job asks for, on different machines, all at once; with as many
-//     different devices as it asks for, of a model and a memory that will do.
+//   - A start has one allocation for each machine that the job asks for, on different machines, all at once; with as
+//     many different devices as it asks for, of a suitable model and memory.
 //   - No machine gives away more CPUs, memory or thousandths of a device than it has.
-//   - A job runs exactly as long as its load says. What it has done before a preemption counts, what it has done before a
-//     fault does not, unless it was saved. Each start after some work that counts costs Rules.Restart. What is left of that
-//     when a preemption comes may be paid at a later start, or not at all.
+//   - A job runs exactly as long as its load says. Work before a preemption counts. Work before a fault does not,
+//     unless it was saved. Each start after some work that counts costs Rules.Restart. If a preemption comes before
+//     that cost is paid, the rest may be paid at a later start, or not at all.
 type Referee struct {
 	load  *load.Load
 	rules Rules
@@ -52,10 +52,10 @@ type trial struct {
 	unpaid      time.Duration // parts of earlier restarts that were cut short
 	alloc       []record.Alloc
 	phase       phase
-	unheard     bool // it had finished once, and nobody had heard of that
+	unheard     bool // it had finished once, but its owner has not heard of it
 }
 
-// room is what is free on a machine.
+// room is the free capacity of a machine.
 type room struct {
 	cpus, memory int64
 	left         []int
@@ -228,7 +228,7 @@ func (f *Referee) end(j *load.Job, c *trial, r record.Record) error {
 		}
 		c.cost = f.rules.Restart
 		c.phase = requeued
-	case record.Lost, record.Start, record.Reject: // only the first of them comes here
+	case record.Lost, record.Start, record.Reject: // only Lost comes here
 		if every := f.rules.Checkpoint; every > 0 {
 			c.done += max(0, ran).Truncate(every)
 		}

@@ -1,13 +1,13 @@
 // Package report is what a simulation prints. A Tally turns the records of a run into Figures while they stream. A
 // Document holds the figures of all runs of one simulation. It is printed as a summary (Summary), as JSON (Write and
 // Read), side by side with other documents (Compare), and as a page by package page. Log and ReadLog write and read the
-// log of a run, and a Referee says what is wrong with one.
+// log of a run, and a Referee checks one.
 //
 // Everything here is computed from the load, the records and what the caller knows of the network. The same input gives
 // the same bytes.
 //
-// A "job" in a figure is what runs as one: a job of one task, an element of an array, or a whole gang. Times are seconds
-// from the beginning of the simulation, and spans are seconds. Parts are between 0 and 1.
+// A "job" in a figure is a job of one task, an element of an array, or a whole gang. Times are seconds from the
+// beginning of the simulation, and spans are seconds. Parts are between 0 and 1.
 package report
 
 import (
@@ -18,10 +18,10 @@ import (
 // Schema names the form of a Document. Fields may be added to it, never renamed.
 const Schema = "muster.simulation/v1"
 
-// Document is all that is known of one simulation.
+// Document is everything about one simulation.
 type Document struct {
 	Schema   string    `json:"schema"`
-	Command  string    `json:"command"` // as it was typed
+	Command  string    `json:"command"` // as the user typed it
 	Seed     uint64    `json:"seed"`
 	Settings []Setting `json:"settings,omitempty"` // what was chosen, for people
 	Cluster  Cluster   `json:"cluster"`
@@ -59,7 +59,7 @@ func ClusterOf(machines []load.Machine) Cluster {
 	return c
 }
 
-// milli is how many thousandths are one.
+// milli is the number of thousandths in one.
 const milli = 1000
 
 // Run is what one scheduler did with the load.
@@ -90,13 +90,13 @@ type Information struct {
 	LinkBytes   float64 `json:"bytes_per_link"`
 	AgeMean     float64 `json:"age_mean_s"`
 	AgeP99      float64 `json:"age_p99_s"`
-	Reach99     float64 `json:"reach_99_s"` // until 99 % of the hosts know
+	Reach99     float64 `json:"reach_99_s"` // until 99 % of the hosts know a version
 	Unreachable int     `json:"unreachable"`
-	// only if it was asked for, as everything else is then that of the news alone
-	Stale     float64 `json:"stale_s,omitempty"`   // by how much later than it came it was believed
+	// only set on request; then everything else is about the news alone
+	Stale     float64 `json:"stale_s,omitempty"`   // delay between arrival and belief
 	Published int     `json:"published,omitempty"` // how often hosts told what is free
 	Offers    int     `json:"offers,omitempty"`
-	Declined  int     `json:"declined,omitempty"` // of the offers
+	Declined  int     `json:"declined,omitempty"` // how many offers were declined
 }
 
 // Gate is an aim with a name, and whether a run meets it.

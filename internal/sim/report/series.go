@@ -23,7 +23,7 @@ const (
 type level [levels]int64
 
 const (
-	// maxBins bounds the bins. When time goes beyond the last one, neighbours are joined.
+	// maxBins bounds the bins. When time goes beyond the last bin, neighbours are merged.
 	maxBins  = 256
 	firstBin = time.Second
 )
@@ -37,7 +37,7 @@ type bins struct {
 
 func newBins() *bins { return &bins{step: firstBin} }
 
-// add says that the levels were so from one instant to another.
+// add adds that the levels had these values from one instant to another.
 func (b *bins) add(l *level, from, to time.Duration) {
 	for (to-1)/b.step >= maxBins {
 		b.join()
@@ -60,7 +60,7 @@ func (b *bins) add(l *level, from, to time.Duration) {
 	}
 }
 
-// join makes the steps twice as long.
+// join merges neighbours, so that steps are twice as long.
 func (b *bins) join() {
 	b.step *= 2
 	n := (len(b.area) + 1) / 2
@@ -104,7 +104,7 @@ func (b *bins) use(span time.Duration, c Cluster) Use {
 	}
 }
 
-// curve holds, for each percent of the GPUs that was asked for, how long that was so and what was allocated.
+// curve holds, for each percentage of GPUs asked for, for how long this was asked for, and how much was allocated.
 type curve struct {
 	seconds, held [maxAsked + 1]float64
 }

@@ -3,10 +3,10 @@ package report
 // What is free on each machine, and how much of it is of no use.
 //
 // A free GPU is a fragment for a request if the request cannot have it: because the machine has another model, too few
-// CPUs, or too few devices with enough left; or, where the request does fit, because the device has too little left. The
-// fragments of a cluster are those for each usual request, weighted by how usual it is. The usual requests are counted
-// in the load, without memory: the most frequent ones that together are 95 % of it. This is the measure of "Beware of
-// Fragmentation" (USENIX ATC 2023). Constraints, node lists and preferences of jobs are not looked at.
+// CPUs, or too few devices with enough left; or, where the request does fit, because the device has too little left.
+// The fragments of a cluster are the mean over the usual requests, weighted by how frequent each is. The usual requests
+// are the most frequent ones of the load that together are 95 % of it; memory is ignored. This is the measure of
+// "Beware of Fragmentation" (USENIX ATC 2023). Constraints, node lists and preferences of jobs are ignored.
 
 import (
 	"cmp"
@@ -21,7 +21,7 @@ import (
 
 const (
 	usualPart = 0.95
-	maxUsual  = 128 // kinds of requests; beyond that the rest is left out
+	maxUsual  = 128 // kinds of requests; the rest is left out
 )
 
 // request is what a task asks of one machine, as far as it matters for fragments.
@@ -76,16 +76,16 @@ func usualOf(jobs []load.Job) []usual {
 	return all[:n]
 }
 
-// space is what is free.
+// space is the free capacity of all machines.
 type space struct {
 	machines []load.Machine
 	usual    []usual
-	fits     [][]bool // by kind of machine and usual request: whether its GPUs would do
+	fits     [][]bool // by kind of machine and usual request: whether its GPUs are suitable
 	kind     []int32  // of each machine
 	cpus     []int64  // free, by machine
 	left     [][]int32
 	shapes   []shape
-	lost     []int64 // of the machine that is measured: fragments by shape; -1: not known yet
+	lost     []int64 // fragments of the measured machine by shape; -1: not known yet
 	part     []int64 // fragments of each machine, in thousandths of thousandths
 	total    int64   // of them
 }

@@ -13,11 +13,12 @@ import (
 // MaxUsers bounds Figures.Users.
 const MaxUsers = 100
 
-// short is the run time that a shorter job counts as, so that its slowdown does not hide all others.
+// short is the least run time in a slowdown: shorter jobs count as this, so that their slowdowns do not dominate.
 const short = 10 * time.Second
 
-// Figures returns the figures of the run, which was simulated until end; if that is 0, until the last record. Faults are
-// those of the run, in the order of time; those after the end do not count. The Tally must not be used afterwards.
+// Figures returns the figures of the run, which was simulated until end; if that is 0, until the last record. faults
+// are the faults of the run in the order of time; faults after the end do not count. The Tally must not be used
+// afterwards.
 func (t *Tally) Figures(end time.Duration, faults []Fault) *Figures {
 	end = max(end, t.now)
 	t.until(end)
@@ -90,7 +91,8 @@ func named(g []Group) []Group {
 	return g
 }
 
-// sizeName names a class of sizes, each of which is up to twice as large as the one before it, and tells its rank.
+// sizeName returns the name of the class of a size, and its rank. Each class is up to twice as large as the one before
+// it.
 func sizeName(asked int64) (string, int64) {
 	switch {
 	case asked == 0:
@@ -196,7 +198,7 @@ func newCauses(faults []Fault) causes {
 	return c
 }
 
-// of returns the latest fault that had hit one of the machines of a lost run by its end.
+// of returns the latest fault that had hit a machine of the lost run by its end.
 func (c causes) of(x loss) (int, bool) {
 	cause := -1
 	for _, m := range x.machines {

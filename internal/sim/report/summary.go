@@ -94,7 +94,7 @@ func placements(out io.Writer, runs []Run) {
 	}
 }
 
-// fine is a part in hundredths of a percent.
+// fine writes a part as a percentage with two decimals.
 func fine(x float64) string { return fmt.Sprintf("%.2f%%", 100*x) }
 
 func unfinished(out io.Writer, f *Figures) {
@@ -119,7 +119,7 @@ func unfinished(out io.Writer, f *Figures) {
 	fill(out, append([]string{fmt.Sprintf("of %s jobs", units.Count(j.Submitted))}, words...), " · ")
 }
 
-// overTime draws the levels.
+// overTime draws the levels over time.
 func overTime(out io.Writer, f *Figures) {
 	s := f.Series
 	const chart = 44

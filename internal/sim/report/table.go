@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// Width is how many characters a line of a summary has at most.
+// Width bounds the characters of a line of a summary.
 const Width = 80
 
 // columns prints cells: the first one to the left, the others to the right of their columns.
@@ -32,7 +32,7 @@ func (c columns) row(cells ...string) {
 	fmt.Fprintln(c.out, strings.TrimRight(b.String(), " "))
 }
 
-// clip shortens text to so many characters.
+// clip shortens text to n characters.
 func clip(s string, n int) string {
 	if utf8.RuneCountInString(s) <= n {
 		return s
@@ -61,7 +61,7 @@ func fill(out io.Writer, words []string, separator string) {
 	}
 }
 
-// bars draws values between 0 and most in so many characters.
+// bars draws values between 0 and most in n characters.
 func bars(values []float64, most float64, n int) string {
 	const eighths = "▁▂▃▄▅▆▇█"
 	steps := []rune(eighths)

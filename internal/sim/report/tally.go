@@ -9,8 +9,8 @@ import (
 	"github.com/musterhq/muster/internal/sim/record"
 )
 
-// Tally is a record.Sink that adds up what a run was like. It needs about 70 bytes for each job, whether it has run or
-// not, and as much for each run that a fault has ended. It is for records of a legal run: use a Referee for others.
+// Tally is a record.Sink that adds up the figures of a run. It needs about 70 bytes for each job, whether it has run or
+// not, and as much for each run that a fault has ended. The records must be of a legal run, which a Referee checks.
 type Tally struct {
 	load    *load.Load
 	cluster Cluster
@@ -28,11 +28,11 @@ type Tally struct {
 	away    away
 	racks   *racks
 	lost    []loss
-	open    map[int]int // elements that a fault has ended and that have not started again: the index in lost
+	open    map[int]int // by element that a fault has ended and that has not started again: the index in lost
 	last    time.Duration
 
-	// Checkpoint is how often a job saves its state; 0: never. Only what it has done since then is lost. It is set before
-	// the first record.
+	// Checkpoint is how often a job saves its state; 0: never. Only its work since then is lost. It is set before the
+	// first record.
 	Checkpoint time.Duration
 }
 
@@ -140,7 +140,7 @@ func (t *Tally) start(e int, l *life, r record.Record) {
 	switch l.phase {
 	case absent, active, finished:
 		return
-	case rejected: // a person has let it run again
+	case rejected: // a person lets it run again
 		t.jobs.Rejected--
 		t.queue(r.Job, 1)
 	case queued, requeued:
@@ -185,7 +185,7 @@ func (t *Tally) lose(e int, l *life, r record.Record) {
 	t.again.Lost++
 	j := &t.load.Jobs[r.Job]
 	spent := r.At - l.since
-	if l.phase == finished { // its host has failed before anybody heard of the end
+	if l.phase == finished { // its host has failed before its owner heard of the end
 		spent = j.Runs
 		t.jobs.Finished--
 	}
@@ -210,7 +210,7 @@ func heldMilli(alloc []record.Alloc) int64 {
 	return n
 }
 
-// hold takes (sign 1) or gives back (sign -1) what an element has.
+// hold takes (sign 1) or gives back (sign -1) what an element holds.
 func (t *Tally) hold(job int, alloc []record.Alloc, sign int64) {
 	for _, a := range alloc {
 		cpus, memory := held(&t.load.Jobs[job].Spec, &t.load.Machines[a.Machine])

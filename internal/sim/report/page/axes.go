@@ -1,6 +1,6 @@
 package page
 
-// Axes that all pictures share: where their marks are, and how they look.
+// Axes, which all pictures share: where their marks are, and how they look.
 
 import (
 	"math"
@@ -36,7 +36,7 @@ type plot struct {
 	left, right, top, bottom float64 // of what the axes enclose
 }
 
-// newPlot returns a plot with quiet axes and no data. It has so much room for the marks at its left.
+// newPlot returns a plot with quiet axes and no data. room is the width for the marks at its left.
 func newPlot(w, h, room float64, x, y axis) *plot {
 	p := &plot{picture: newPicture(w, h), x: x, y: y, left: room, right: w - 8, top: 8, bottom: h - 18}
 	for _, m := range x.marks {
@@ -74,7 +74,7 @@ var timeSteps = []time.Duration{
 
 const day = 24 * time.Hour
 
-// times marks round times from 0 on, about a dozen.
+// times returns marks at about a dozen round times, from 0 on.
 func times(to float64) []mark {
 	const most = 12
 	i := 0
@@ -98,7 +98,7 @@ func times(to float64) []mark {
 	return out
 }
 
-// percents marks parts of a whole up to most, in steps of 25 %, or larger ones.
+// percents returns marks at parts of a whole up to most, in steps of 25 % or larger ones.
 func percents(most float64) []mark {
 	step := 0.25
 	for most/step > 8 {
@@ -111,7 +111,7 @@ func percents(most float64) []mark {
 	return m
 }
 
-// counts marks round numbers from 0 to beyond most.
+// counts returns marks at round numbers from 0 to beyond most.
 func counts(most float64) (m []mark, top float64) {
 	step := 1.0
 	for i := 0; most/step > 5; i++ {
@@ -125,7 +125,7 @@ func counts(most float64) (m []mark, top float64) {
 	}
 }
 
-// decades marks powers of ten on the scale of log1.
+// decades returns marks at powers of ten on the scale of log1.
 func decades(most float64) (m []mark, top float64) {
 	m = []mark{{0, "0"}}
 	for x := 1.0; ; x *= 10 {
@@ -136,10 +136,10 @@ func decades(most float64) (m []mark, top float64) {
 	}
 }
 
-// log1 is a logarithmic scale that has a 0.
+// log1 maps a value to a logarithmic scale that has a 0.
 func log1(x float64) float64 { return math.Log10(1 + max(0, x)) }
 
-// spans marks spans of time on the scale of log1, in seconds.
+// spans returns marks at spans of time on the scale of log1, in seconds.
 func spans(most float64) (m []mark, top float64) {
 	m = []mark{{0, "0"}}
 	for _, x := range []float64{1, 10, 60, 600, 3600, 6 * 3600, 86400, 10 * 86400, 100 * 86400, 1000 * 86400} {
@@ -151,7 +151,7 @@ func spans(most float64) (m []mark, top float64) {
 	return m, m[len(m)-1].at
 }
 
-// roundSpan says a span without the parts that are 0.
+// roundSpan writes a span without the parts that are 0.
 func roundSpan(x float64) string {
 	for _, u := range []struct {
 		name string

@@ -25,12 +25,12 @@ func steps(s report.Series, end float64, values []float64, scale func(float64) f
 	return out
 }
 
-// curve draws a line. What is above the axis is drawn at its end.
+// curve draws a line. Points above the axis are drawn at its end.
 func (p *plot) curve(k ink, width float64, at []point) {
 	p.line(k, width, p.within(at)...)
 }
 
-// area draws what is below a line.
+// area fills the area below a line.
 func (p *plot) area(k ink, at []point) {
 	if len(at) == 0 {
 		return
@@ -39,7 +39,7 @@ func (p *plot) area(k ink, at []point) {
 	p.fill(k, p.within(slices.Concat([]point{from}, at, []point{until}))...)
 }
 
-// within returns where points of the data are drawn.
+// within returns the places where points of the data are drawn.
 func (p *plot) within(at []point) []point {
 	out := make([]point, 0, len(at))
 	for _, q := range at {
@@ -94,7 +94,7 @@ func useChart(f *report.Figures) string {
 	return p.svg("GPUs, CPUs and memory in use, and fragments, over time")
 }
 
-// runInk is the color of a run.
+// runInk returns the color of a run.
 func runInk(i int) ink {
 	if i == 0 {
 		return "run0"
@@ -102,7 +102,7 @@ func runInk(i int) ink {
 	return ink("run" + string(rune('1'+(i-1)%8)))
 }
 
-// runWidth is the width of a run's line: muster's is the thick one.
+// runWidth returns the width of a run's line: muster's line is thick.
 func runWidth(i int) float64 {
 	if i == 0 {
 		return 2
@@ -110,7 +110,7 @@ func runWidth(i int) float64 {
 	return 1.2
 }
 
-// queueChart draws how many jobs wait over time, for each run. It says whether its scale is logarithmic.
+// queueChart draws how many jobs wait over time, for each run. It reports whether its scale is logarithmic.
 func queueChart(runs []report.Run) (svg string, logarithmic bool) {
 	most, least, end := 1.0, math.Inf(1), 0.0
 	for _, r := range runs {
@@ -137,7 +137,7 @@ func queueChart(runs []report.Run) (svg string, logarithmic bool) {
 	return p.svg("jobs that wait, over time"), logarithmic
 }
 
-// rows are names on a vertical axis, from the top.
+// rows returns a vertical axis with names, from the top.
 func rows(names []string) axis {
 	a := axis{from: -0.6, to: float64(len(names)) - 0.4}
 	for i, n := range names {
@@ -177,7 +177,7 @@ func spreadChart(groups []report.Group, label string) string {
 	return p.svg(label)
 }
 
-// spreadHigh is how high the picture of groups is.
+// spreadHigh returns the height of the picture of groups.
 func spreadHigh(groups []report.Group) float64 { return float64(40 + 22*len(groups)) }
 
 func nameOf(g report.Group) string {
@@ -187,7 +187,7 @@ func nameOf(g report.Group) string {
 	return g.Name
 }
 
-// loadChart draws what is allocated while so much is asked for.
+// loadChart draws how much is allocated, by how much is asked for.
 func loadChart(runs []report.Run, high float64) string {
 	const most = 1.3
 	p := newPlot(narrow, high, left, axis{0, most, percents(most)}, axis{0, 1, percents(1)})
@@ -198,8 +198,8 @@ func loadChart(runs []report.Run, high float64) string {
 	return p.svg("GPUs allocated against GPUs asked for")
 }
 
-// coarse returns the means over steps of a few percent, weighted by the time that each point was so. What was so for
-// hardly any time is left out.
+// coarse returns the means over steps of a few percent, weighted by the duration of each point. Steps with hardly any
+// time are left out.
 func coarse(points []report.Point, most float64) []point {
 	const step, hardly = 0.025, 1e-4
 	type sum struct{ asked, allocated, weight float64 }
@@ -236,7 +236,7 @@ func pointsOf(r report.Run) []report.Point {
 	return nil
 }
 
-// bar draws the bar of one row. One that is longer than the axis has a gap near its end.
+// bar draws the bar of one row. A bar that is longer than the axis has a gap near its end.
 func (p *plot) bar(y, x float64, k ink) {
 	from, end := p.at(p.x.from, y), p.at(min(x, p.x.to), y)
 	if x <= p.x.to {
@@ -247,7 +247,7 @@ func (p *plot) bar(y, x float64, k ink) {
 	p.box(k, end.x-6, from.y-5, 6, 10)
 }
 
-// farther is how many times as long as the next one a bar must be to be cut.
+// farther says how many times longer than the next one a bar must be to be cut.
 const farther = 4
 
 // barChart draws one figure of all runs, each as a bar from 0. It reports whether the longest bar is cut, because all

@@ -29,7 +29,7 @@ func heatOf(used, most float64) int {
 
 func heatInk(i int) ink { return ink(fmt.Sprintf("heat%d", i)) }
 
-// drawing is a network with places.
+// drawing is a network with the places of its parts.
 type drawing struct {
 	net    *report.Network
 	most   float64      // use of the busiest link
@@ -99,7 +99,8 @@ func (d *drawing) place() {
 	for _, s := range leaves {
 		most = max(most, len(d.hosts[s]))
 	}
-	// The largest cells with which the rack with most hosts is at most twice as high as it is wide, or 120 points.
+	// Cells are as large as possible while the rack with most hosts is at most twice as high as wide, or 120 points
+	// high.
 	high := max(120, 2*column)
 	d.cell = 2
 	for size := 12.0; size >= 2; size -= 0.5 {
@@ -143,7 +144,7 @@ func (d *drawing) links(p *picture) {
 	}
 }
 
-// switches draws the boxes, with the name of a switch where there is room.
+// switches draws the boxes, with the name of the switch if it fits.
 func (d *drawing) switches(p *picture) {
 	var boxes path
 	for i, at := range d.at {
@@ -160,7 +161,7 @@ func (d *drawing) switches(p *picture) {
 	}
 }
 
-// shortName is the number at the end of a name.
+// shortName returns the number at the end of a name.
 func shortName(name string) string {
 	return name[len(strings.TrimRight(name, "0123456789")):]
 }

@@ -65,7 +65,7 @@ type view struct {
 	Tight    bool       // many runs: their columns must be narrow
 }
 
-// Bounds of what fits.
+// Bounds of what fits on the page.
 const (
 	mostLines = 5
 	mostWide  = 5 // columns of runs with a difference beside each figure
@@ -91,7 +91,7 @@ type Pictures struct {
 type barPicture struct {
 	Name    string
 	Picture template.HTML
-	Cut     bool // the longest bar is
+	Cut     bool // the longest bar is cut
 }
 
 type comparedRow struct {
@@ -142,8 +142,7 @@ func (v *view) draw() {
 	v.compare(all)
 }
 
-// busiest says how much of the busiest link was used: as a part of what it could carry, or in bytes if that is hardly
-// anything.
+// busiest returns how much of the busiest link was used: as a part of its capacity, or in bytes if that part is tiny.
 func busiest(n *report.Network) string {
 	most, bytes := 0.0, int64(0)
 	for _, l := range n.Links {

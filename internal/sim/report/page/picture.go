@@ -40,7 +40,8 @@ func (d *path) box(x, y, w, h float64) {
 	d.b.WriteByte('Z')
 }
 
-// number returns a coordinate with at most two digits after the point. What lies far outside is drawn at a place outside.
+// number returns a coordinate with at most two digits after the point. A coordinate that is far outside the picture is
+// limited.
 func number(x float64) string {
 	const far = 1e5
 	if !(x > -far) { // also if it is not a number
@@ -61,7 +62,7 @@ func (p *picture) stroke(k ink, width float64, d *path) {
 	}
 }
 
-// fillPath draws what a path encloses.
+// fillPath fills what a path encloses.
 func (p *picture) fillPath(k ink, d *path) {
 	if d.b.Len() > 0 {
 		p.b.WriteString(`<path class="f ` + string(k) + `" d="` + d.b.String() + `"/>`)
@@ -98,7 +99,7 @@ func (p *picture) disc(k ink, radius float64, at point) {
 // textSize is the size of all texts, in points.
 const textSize = 11
 
-// textWidth returns about how wide a text is drawn. Fonts differ.
+// textWidth returns about how wide a text is drawn, because fonts differ.
 func textWidth(text string) float64 { return 0.58 * textSize * float64(len([]rune(text))) }
 
 // Where a text is, from the point that is given for it.

@@ -18,7 +18,8 @@ import (
 // Restart is what each start after a preemption costs in a run.
 const Restart = 60 * time.Second
 
-// Load returns a load of so many machines and jobs: arrays, gangs, shares of GPUs, jobs without any.
+// Load returns a load with these numbers of machines and jobs: arrays, gangs, jobs with shares of GPUs and without
+// GPUs.
 func Load(r *rand.Rand, machines, jobs int) *load.Load {
 	l := &load.Load{}
 	models := []string{"A100", "H100"}
@@ -94,7 +95,7 @@ func (e *ends) Pop() any {
 	return x
 }
 
-// Run returns the records of a legal run. A task is preempted, or lost by a fault, as often as the two parts say.
+// Run returns the records of a legal run. preempted and lost say how often a task is preempted, or lost by a fault.
 func Run(r *rand.Rand, l *load.Load, preempted, lost float64) record.Log {
 	w := &run{load: l, r: r, preempted: preempted, lost: lost}
 	for _, m := range l.Machines {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Span says a span of seconds, as in 3.25s, 12m05s, 5h32m or 3d04h.
+// Span writes a span of seconds, as in 3.25s, 12m05s, 5h32m or 3d04h.
 func Span(s float64) string {
 	sign := ""
 	if s < 0 {
@@ -37,10 +37,10 @@ func Span(s float64) string {
 	}
 }
 
-// Percent says a part, as in 81.2%.
+// Percent writes a part, as in 81.2%.
 func Percent(x float64) string { return strconv.FormatFloat(100*x, 'f', 1, 64) + "%" }
 
-// Count says a count, as in 12,345 or 1.23M.
+// Count writes a count, as in 12,345 or 1.23M.
 func Count[N int | int64](n N) string {
 	if n < 1_000_000 && n > -1_000_000 {
 		return grouped(int64(n))
@@ -55,7 +55,7 @@ func Count[N int | int64](n N) string {
 	return Digits(x) + unit
 }
 
-// grouped is a number with a comma between thousands.
+// grouped writes a number with a comma between thousands.
 func grouped(n int64) string {
 	s := strconv.FormatInt(n, 10)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
@@ -64,7 +64,7 @@ func grouped(n int64) string {
 	return s
 }
 
-// Digits is a number in three digits, or more if it is large.
+// Digits writes a number in three digits, or more if it is large.
 func Digits(x float64) string {
 	switch a := math.Abs(x); {
 	case a == 0:
@@ -77,7 +77,7 @@ func Digits(x float64) string {
 	return grouped(int64(math.Round(x)))
 }
 
-// Bytes says an amount of bytes, as in 23.5GiB.
+// Bytes writes an amount of bytes, as in 23.5GiB.
 func Bytes(b float64) string {
 	unit := "B"
 	for _, u := range []string{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"} {
