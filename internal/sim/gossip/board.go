@@ -1,6 +1,6 @@
 package gossip
 
-// What each host believes of each other one, and the figures of it.
+// What each host believes of each other host, and the figures of that.
 
 import (
 	"fmt"
@@ -9,49 +9,50 @@ import (
 	"github.com/musterhq/muster/internal/sim/fabric"
 )
 
-// MaxHosts bounds the hosts that take part. What each believes of each needs 32 bytes: 3.1 GiB for so many.
+// MaxHosts bounds the hosts that take part. What each host believes of each other needs 32 bytes: 3.1 GiB for this
+// number of hosts.
 const MaxHosts = 10_240
 
-// belief is what a host knows of another one's news. Those of a host are a list, the latest that it has learnt first.
+// belief is what a host knows of another host's news. The beliefs of a host form a list, the latest first.
 type belief struct {
 	born    int64  // when the version was published
-	seq     uint64 // when it was learnt: the number of the host's lessons until then; 0: never
+	seq     uint64 // when it was learnt: the number of versions that the host had learnt by then; 0: never
 	version uint32
-	source  int32 // index of the peer that has told it; -1: the host itself
-	before  int32 // learnt just before this; -1: none
-	after   int32 // learnt just after this; -1: none
+	source  int32 // index of the peer from which it came; -1: the host itself
+	before  int32 // the belief learnt just before this; -1: none
+	after   int32 // the belief learnt just after this; -1: none
 }
 
-// board is the beliefs of all hosts.
+// board holds the beliefs of all hosts.
 type board struct {
 	hosts   int
 	time    fabric.Timeline
 	deliver Deliver
 	beliefs []belief // hosts for each host
-	latest  []int32  // of each host: what it has learnt last; -1: nothing
+	latest  []int32  // by host: the belief that it has learnt last; -1: none
 	lessons []uint64 // of each host
 	spread  []spread // of the news of each host
 
-	readers  []bool // hosts that are to know the news; nil: all
-	members  int    // of these, those whose daemon runs
+	readers  []bool // hosts that should learn the news; nil: all
+	members  int    // how many of these have a running daemon
 	ages     histogram
 	delays   histogram
 	reach    histogram
 	unknown  int64 // pairs in samples of which nothing was known
 	sampled  int64
-	unspread int64 // versions that were published
+	unspread int64 // published versions that 99 % of the hosts do not know
 }
 
-// spread is how far the versions of a host's news have come that fewer than 99 % know yet, in ascending order.
+// spread holds the versions of a host's news that fewer than 99 % of the hosts know yet, in ascending order.
 type spread struct{ versions []wave }
 
-// maxWaves bounds the versions of one host of which it is known how far they have come. The older ones count as not spread.
+// maxWaves bounds the versions of one host whose spread is tracked. Older ones count as not spread.
 const maxWaves = 64
 
 type wave struct {
 	version uint32
 	born    int64
-	hosts   int32 // that know it or a newer one
+	hosts   int32 // hosts that know it or a newer one
 }
 
 func newBoard(hosts int, timeline fabric.Timeline, deliver Deliver) (*board, error) {
@@ -83,7 +84,7 @@ func (b *board) publish(host int, version uint32) bool {
 	return b.learn(host, e, -1)
 }
 
-// learn makes a host believe an entry if it is newer than what it believes. It reports whether it is.
+// learn makes a host believe an entry if it is newer than what the host believes. It reports whether it was newer.
 func (b *board) learn(at int, e entry, source int32) bool {
 	x := &b.beliefs[at*b.hosts+int(e.about)]
 	if e.version <= x.version {
@@ -113,7 +114,7 @@ func (b *board) front(at int, about int32) {
 		return
 	}
 	if x.seq > 0 {
-		row[x.after].before = x.before // it is not the latest, so there is one after it
+		row[x.after].before = x.before // it is not the latest, so there is a later one
 		if x.before >= 0 {
 			row[x.before].after = x.after
 		}
@@ -125,10 +126,10 @@ func (b *board) front(at int, about int32) {
 	b.latest[at] = about
 }
 
-// reads says whether a host is one that is to know the news.
+// reads reports whether a host should learn the news.
 func (b *board) reads(host int) bool { return b.readers == nil || b.readers[host] }
 
-// readBy says which hosts are to know the news.
+// readBy sets which hosts should learn the news.
 func (b *board) readBy(hosts []int) {
 	b.readers, b.members = make([]bool, b.hosts), len(hosts)
 	for _, h := range hosts {
@@ -136,17 +137,17 @@ func (b *board) readBy(hosts []int) {
 	}
 }
 
-// begin notes that the daemon of a host runs again.
+// begin notes that the daemon of a host has started again.
 func (b *board) begin(host int) {
 	if b.reads(host) {
 		b.members++
 	}
 }
 
-// enough is 99 % of the hosts that are to know the news.
+// enough returns 99 % of the hosts that should learn the news.
 func (b *board) enough() int { return max(1, (99*b.members+99)/100) }
 
-// forget makes a host whose daemon has ended forget all that others have told.
+// forget makes a host whose daemon has ended forget all that it has learnt from others.
 func (b *board) forget(at int) {
 	reads := b.reads(at)
 	if reads {
@@ -174,7 +175,7 @@ func (b *board) forget(at int) {
 	}
 }
 
-// since appends what a host has learnt after its lesson number seq, from others than one source.
+// since appends what a host has learnt after number seq, except from one source.
 func (b *board) since(at int, seq uint64, source int32, entries []entry) []entry {
 	row := b.beliefs[at*b.hosts : (at+1)*b.hosts]
 	for i := b.latest[at]; i >= 0 && row[i].seq > seq; i = row[i].before {
@@ -185,7 +186,7 @@ func (b *board) since(at int, seq uint64, source int32, entries []entry) []entry
 	return entries
 }
 
-// learnt is the number of lessons of a host so far.
+// learnt returns how many versions a host has learnt so far.
 func (b *board) learnt(at int) uint64 { return b.lessons[at] }
 
 func (b *board) version(at, about int) (uint32, time.Duration) {
@@ -196,7 +197,7 @@ func (b *board) version(at, about int) (uint32, time.Duration) {
 	return x.version, b.time.Now() - time.Duration(x.born)
 }
 
-// count adds a host to those that know a version. It knew an older one.
+// count notes that one more host knows version e.version. Before, it knew version old.
 func (b *board) count(e entry, old uint32) {
 	s := &b.spread[e.about]
 	for i := range s.versions {
@@ -233,7 +234,7 @@ func (b *board) sample() {
 	}
 }
 
-// Figures are how well news has spread.
+// Figures say how well news has spread.
 type Figures struct {
 	Pushes  int64 // messages with news, acknowledgements apart
 	Entries int64 // news in them
@@ -242,7 +243,7 @@ type Figures struct {
 	Unknown             float64       // share of pairs in the samples of which nothing was known
 	DelayMean, DelayP99 time.Duration // from the publication until a host learns it
 	ReachMean, ReachP99 time.Duration // from the publication until 99 % of all hosts know it, or a newer version
-	Reached, Unreached  int64         // versions that 99 % of all hosts know, and others
+	Reached, Unreached  int64         // versions that 99 % of all hosts know, and the other versions
 }
 
 // Figures returns the figures so far.

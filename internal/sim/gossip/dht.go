@@ -11,13 +11,13 @@ import (
 	"github.com/musterhq/muster/internal/sim/fabric"
 )
 
-// lookUpCosts is what provider records cost in go-libp2p-kad-dht 0.42, measured on real DHT nodes over QUIC in a simulated
-// network with a round trip of 10 ms, where the median of all operations was a multiple of the round trip. Between the
-// rows the cost is taken to be linear in the logarithm of the hosts; beyond them the last step goes on.
+// lookUpCosts is what provider records cost in go-libp2p-kad-dht 0.42, measured on real DHT nodes over QUIC in a
+// simulated network with a round trip of 10 ms, where the median of all operations was a multiple of the round trip.
+// Between the rows the cost is interpolated, linear in the logarithm of the hosts; beyond them it is extrapolated.
 var lookUpCosts = []struct {
 	hosts                     float64
-	findTrips, findRequests   float64 // of a look-up that finds all records
-	storeTrips, storeRequests float64 // of storing a record
+	findTrips, findRequests   float64 // cost of a look-up that finds all records
+	storeTrips, storeRequests float64 // cost of storing a record
 }{
 	{10, 3, 22, 4, 37},
 	{50, 3, 29, 3, 51},
@@ -28,13 +28,13 @@ var lookUpCosts = []struct {
 // holders is how many hosts keep each record; each of them answers a look-up with all records.
 const holders = 20
 
-// record is the bytes of one record in an answer: the id of the host and two addresses.
+// recordBytes is the size of one record in an answer: the id of the host and two addresses.
 const recordBytes = 65
 
 // answerTimeout is how long an operation waits for the answers of a round trip.
 const answerTimeout = time.Second
 
-// cost is that of one operation.
+// opCost is the cost of one operation.
 type opCost struct{ trips, requests int }
 
 func costs(hosts int) (find, store opCost) {
@@ -87,18 +87,18 @@ func NewDHT(cfg Config, hosts int, net Network, timeline fabric.Timeline, delive
 	return d, nil
 }
 
-// Publish stores a new version of a host's news. While an older version is being stored it waits.
+// Publish stores a new version of a host's news. It waits while an older version is being stored.
 func (d *DHT) Publish(host int, version uint32) {
 	if d.board.publish(host, version) && !d.storing[host] {
 		d.put(host)
 	}
 }
 
-// ReadBy says which hosts look up, for the figures; at first all.
+// ReadBy sets which hosts look up, for the figures. At first all do.
 func (d *DHT) ReadBy(hosts []int) { d.board.readBy(hosts) }
 
-// SetUp says whether the daemon of a host runs; at first all do. One that does not answers nothing, and learns nothing.
-// When it begins again it has forgotten what it has looked up.
+// SetUp says whether the daemon of a host runs; at first all do. A daemon that does not run answers nothing and learns
+// nothing. When it starts again, it has forgotten what it had looked up.
 func (d *DHT) SetUp(host int, up bool) {
 	if d.down[host] == !up {
 		return
@@ -127,10 +127,10 @@ func (d *DHT) put(host int) {
 	})
 }
 
-// LookUp makes a host learn all records. Done is called when it is over; it may be nil.
+// LookUp makes a host learn all records. done is called when the look-up is over; it may be nil.
 func (d *DHT) LookUp(host int, done func()) {
 	d.run(host, d.find, func(left int) int {
-		if left < holders { // the last requests go to those who hold the records
+		if left < holders { // the last requests go to the holders of the records
 			return d.header + recordBytes*d.records
 		}
 		return d.header
@@ -149,12 +149,12 @@ func (d *DHT) LookUp(host int, done func()) {
 	})
 }
 
-// Version is the newest version of one host's news that another one knows, and how long ago it was published.
+// Version returns the newest version of one host's news that another host knows, and how long ago it was published.
 func (d *DHT) Version(at, about int) (version uint32, age time.Duration) {
 	return d.board.version(at, about)
 }
 
-// Sample adds the age of what each host believes of each other one to the figures.
+// Sample adds the age of what each host believes of each other host to the figures.
 func (d *DHT) Sample() { d.board.sample() }
 
 // Figures returns the figures so far. Pushes are requests.
@@ -164,12 +164,12 @@ func (d *DHT) Figures() Figures {
 	return f
 }
 
-// operation is a store or a look-up: round trips after each other, each with some requests at once to hosts by chance.
+// operation is a store or a look-up: a series of round trips, each with several requests at once to random hosts.
 type operation struct {
 	d       *DHT
 	host    int
 	cost    opCost
-	answer  func(left int) int // the bytes of an answer, by how many requests follow
+	answer  func(left int) int // the bytes of an answer, given how many requests follow
 	done    func()
 	trip    int
 	sent    int
@@ -180,7 +180,7 @@ func (d *DHT) run(host int, cost opCost, answer func(left int) int, done func())
 	(&operation{d: d, host: host, cost: cost, answer: answer, done: done}).next()
 }
 
-// next makes a round trip. Answers that do not come within the timeout are not waited for.
+// next makes a round trip. It waits for answers at most until the timeout.
 func (o *operation) next() {
 	if o.trip == o.cost.trips {
 		o.done()

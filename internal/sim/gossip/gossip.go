@@ -1,14 +1,14 @@
-// Package gossip is how the hosts of a simulated data center could learn of each other's capacity, besides by the sessions
-// of the daemons: news that is passed on along an overlay, or provider records in a DHT. It runs on a network of package
-// fabric, and measures what the news costs and how old it is.
+// Package gossip simulates how the hosts of a data center could learn of each other's capacity without the sessions of
+// the daemons: by news that is passed on along an overlay, or by provider records in a DHT. It runs on a network of
+// package fabric, and measures what the news costs and how old it is.
 //
-// Each host publishes versions of its news. In each interval a host pushes what it has learnt to some of its peers, in turn.
-// A push has all that the peer has not acknowledged yet, apart from what came from that peer. So what is lost is sent
-// again, and a host without news is silent. Only the newest version of a host's news is passed on. A peer that does not
-// acknowledge is tried ever less often.
+// Each host publishes versions of its news. In each interval a host pushes what it has learnt to some of its peers, in
+// turn. A push has all news that the peer has not acknowledged yet, except news that came from that peer. So lost news
+// is sent again, and a host without news is silent. Only the newest version of a host's news is passed on. A peer that
+// does not acknowledge is tried with growing pauses.
 //
-// News is taken to be signed by the host that it is about: a neighbour can keep it back or send an old version again, but
-// not change it.
+// News is assumed to be signed by the host that it is about: a neighbour can withhold it or send an old version again,
+// but not change it.
 package gossip
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/musterhq/muster/internal/sim/fabric"
 )
 
-// Config is how news is passed on.
+// Config says how news is passed on.
 type Config struct {
 	Seed     uint64
 	Interval time.Duration // between two pushes of a host
@@ -49,13 +49,13 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Network carries messages between hosts: fabric.Fabric does. It calls arrive when the message is there, after Send has
-// returned, or never.
+// Network carries messages between hosts, as fabric.Fabric does. It calls arrive when the message is there, always
+// after Send has returned, or never.
 type Network interface {
 	Send(from, to, bytes int, arrive func())
 }
 
-// hostsOf returns how many hosts a network has, if it says so.
+// hostsOf returns how many hosts a network has, if it reports that.
 func hostsOf(net Network) (int, bool) {
 	if f, ok := net.(interface{ Topology() *fabric.Topology }); ok {
 		return f.Topology().Hosts, true
@@ -63,7 +63,8 @@ func hostsOf(net Network) (int, bool) {
 	return 0, false
 }
 
-// Deliver is told what a host has learnt: a newer version of another host's news, and how long ago that was published.
+// Deliver is called when a host has learnt a newer version of another host's news. age is how long ago that was
+// published.
 type Deliver func(at, about int, version uint32, age time.Duration)
 
 // News passes news on along an overlay.
@@ -86,18 +87,18 @@ type member struct {
 	planned bool          // whether a push is due
 	down    bool          // its daemon does not run
 	silent  bool          // it acknowledges all and passes nothing on
-	lives   int           // how often its daemon has ended
+	lives   int           // how many times its daemon has ended
 	turn    int           // the peer that comes first in the next push
 	peers   []peer
 	tick    func()
 }
 
-// peer is what a host knows of another one to which it pushes.
+// peer is what a host knows of another host to which it pushes.
 type peer struct {
 	host  int32
-	index int32  // of this host among the peers of that one
-	acked uint64 // all that was learnt before is known to it
-	tries int    // pushes since it last acknowledged one
+	index int32  // index of this host among the peers of the peer
+	acked uint64 // the peer knows all that this host has learnt up to here
+	tries int    // pushes since the peer last acknowledged one
 	wait  time.Duration
 }
 
@@ -108,7 +109,7 @@ type entry struct {
 	born    int64 // when it was published
 }
 
-// New makes all hosts of an overlay take part. They are the first hosts of the network. Deliver may be nil.
+// New makes all hosts of an overlay take part. They are the first hosts of the network. deliver may be nil.
 func New(cfg Config, o Overlay, net Network, timeline fabric.Timeline, deliver Deliver) (*News, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -126,7 +127,7 @@ func New(cfg Config, o Overlay, net Network, timeline fabric.Timeline, deliver D
 	}
 	n := &News{cfg: cfg, overlay: o, net: net, time: timeline, board: b, hosts: make([]member, hosts)}
 	r := rand.New(rand.NewPCG(cfg.Seed, 0x676f73736970))
-	index := make([]int32, hosts) // how many peers with a lower number have named each host
+	index := make([]int32, hosts) // by host: how many lower-numbered hosts have it as a peer
 	for h := range n.hosts {
 		m := &n.hosts[h]
 		m.phase = time.Duration(r.Int64N(int64(cfg.Interval)))
@@ -151,20 +152,20 @@ func (n *News) Publish(host int, version uint32) {
 	}
 }
 
-// Version is the newest version of one host's news that another one knows, and how long ago it was published; 0 if it knows
-// none.
+// Version returns the newest version of one host's news that another host knows, and how long ago it was published; 0
+// if it knows none.
 func (n *News) Version(at, about int) (version uint32, age time.Duration) {
 	return n.board.version(at, about)
 }
 
-// Sample adds the age of what each host believes of each other one to the figures.
+// Sample adds the age of what each host believes of each other host to the figures.
 func (n *News) Sample() { n.board.sample() }
 
 // Stop ends the pushes. Those under way still arrive.
 func (n *News) Stop() { n.stopped = true }
 
-// SetUp says whether the daemon of a host runs; at first all do. One that does not takes nothing in and passes nothing on.
-// When it begins again it has forgotten what others have told, and its peers tell it anew.
+// SetUp says whether the daemon of a host runs; at first all do. A daemon that does not run receives nothing and passes
+// nothing on. When it starts again, it has forgotten what others had told it, and its peers tell it again.
 func (n *News) SetUp(host int, up bool) {
 	m := &n.hosts[host]
 	if m.down == !up {
@@ -187,7 +188,7 @@ func (n *News) SetUp(host int, up bool) {
 	}
 }
 
-// SetSilent says that a host takes everything in, acknowledges it, and passes nothing on but its own news.
+// SetSilent makes a host silent: it receives and acknowledges everything, but passes on only its own news.
 func (n *News) SetSilent(host int) { n.hosts[host].silent = true }
 
 // plan makes a host push at its next time, unless that is planned already.
@@ -216,7 +217,7 @@ func (n *News) push(host int) {
 	sent, waiting := 0, false
 	for i := 0; i < count && (n.cfg.Fanout == 0 || sent < n.cfg.Fanout); i++ {
 		switch p := &m.peers[m.turn]; {
-		case n.hosts[p.host].down: // it asks for all when it is up
+		case n.hosts[p.host].down: // it asks for everything when it is up
 		case p.wait > n.time.Now():
 			waiting = true
 		case n.pushTo(host, m.turn):
@@ -230,13 +231,13 @@ func (n *News) push(host int) {
 }
 
 const (
-	// patience is how many pushes a peer may leave without an answer before it is tried less often.
+	// patience is how many pushes a peer may leave unanswered before it is tried less often.
 	patience = 3
-	// maxPatience bounds the pause between two pushes to it, in intervals as a power of two.
+	// maxPatience bounds the pause between two pushes to a peer: 2 to this power, in intervals.
 	maxPatience = 5
 )
 
-// tried notes a push to a peer, and how long to wait for the next if it does not answer.
+// tried notes a push to a peer, and how long to wait until the next if the peer does not answer.
 func (n *News) tried(p *peer) {
 	p.tries++
 	if over := p.tries - patience; over > 0 {
@@ -265,7 +266,7 @@ func (n *News) pushTo(host, index int) bool {
 		x.entries = slices.DeleteFunc(x.entries, func(e entry) bool { return int(e.about) != host })
 	}
 	if len(x.entries) == 0 {
-		p.acked = n.board.learnt(host) // the peer itself has told all of it
+		p.acked = n.board.learnt(host) // all of it came from the peer itself
 		n.free = append(n.free, x)
 		return false
 	}
@@ -289,7 +290,7 @@ func (n *News) message() *push {
 	return x
 }
 
-// arrived runs at the receiver.
+// arrived runs at the receiver when the push arrives.
 func (x *push) arrived() {
 	n := x.n
 	if n.hosts[x.to].down || n.hosts[x.to].lives != x.life {
@@ -305,7 +306,7 @@ func (x *push) arrived() {
 	n.net.Send(x.to, x.from, n.cfg.Header, x.ack)
 }
 
-// acked runs at the sender.
+// acked runs at the sender when the acknowledgement arrives.
 func (x *push) acked() {
 	p := &x.n.hosts[x.from].peers[x.peer]
 	if x.n.hosts[x.to].lives == x.life {

@@ -14,7 +14,7 @@ type histogram struct {
 	buckets []int64
 }
 
-// fine is the binary logarithm of how many buckets a power of two has.
+// fine is the binary logarithm of the number of buckets in a power of two.
 const fine = 6
 
 func bucketOf(v int64) int {
@@ -25,7 +25,7 @@ func bucketOf(v int64) int {
 	return (power+1)<<fine + int(v>>power) - 1<<fine
 }
 
-// top is the largest value of a bucket.
+// top returns the largest value of a bucket.
 func top(bucket int) int64 {
 	if bucket < 1<<fine {
 		return int64(bucket)
@@ -52,7 +52,7 @@ func (h *histogram) mean() time.Duration {
 	return time.Duration(h.sum / float64(h.count))
 }
 
-// quantile is a value that the share q of all is not above, up to 1/64 more.
+// quantile returns the value that the share q of all does not exceed. It may be up to 1/64 too large.
 func (h *histogram) quantile(q float64) time.Duration {
 	rest := int64(q * float64(h.count))
 	for b, n := range h.buckets {

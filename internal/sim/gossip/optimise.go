@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// shape is what the speed of an overlay depends on, in edges between hosts.
+// shape is what the speed of an overlay depends on: distances between hosts, in edges.
 type shape struct {
 	connected bool
 	diameter  int
@@ -57,16 +57,16 @@ func (o Overlay) shape() shape {
 	return s
 }
 
-// effort is how many operations on 64 pairs the search for a better overlay may cost, some tenths of a second.
+// effort is how many operations on 64 pairs the search for a better overlay may take: some tenths of a second.
 const effort = 300_000_000
 
 // maxSwaps bounds the swaps that are tried.
 const maxSwaps = 50_000
 
-// Optimised is an overlay in which no host has more than degree peers (at least 3). It begins with a ring along a minimum
-// spanning tree, so that neighbours are near, and chords by chance. Then pairs of edges swap their ends as long as this makes
-// it better: mean distance and diameter in edges, and the cost of an edge on the network compared with that of any pair of
-// hosts.
+// Optimised returns an overlay in which no host has more than degree peers (at least 3). It begins with a ring along a
+// minimum spanning tree, so that neighbours are near, and random chords. Then pairs of edges swap their ends as long as
+// that improves the overlay. Better means smaller mean distance and diameter in edges, and a smaller cost of its edges
+// compared with that of any pair of hosts.
 func Optimised(net Coster, hosts, degree int, seed uint64) Overlay {
 	degree = max(degree, 3)
 	r := rand.New(rand.NewPCG(seed, 0x73776170))
@@ -79,7 +79,7 @@ func Optimised(net Coster, hosts, degree int, seed uint64) Overlay {
 	return s.o
 }
 
-// chords joins hosts by chance, until nearly all have so many peers.
+// chords joins random hosts, until nearly all have degree peers.
 func chords(ring []edge, hosts, degree int, r *rand.Rand) []edge {
 	used := make([]int, hosts)
 	taken := map[edge]bool{}
@@ -102,7 +102,7 @@ func chords(ring []edge, hosts, degree int, r *rand.Rand) []edge {
 	return found
 }
 
-// meanCost is the mean cost between two hosts, from a sample.
+// meanCost returns the mean cost between two hosts, from a sample.
 func meanCost(net Coster, hosts int, r *rand.Rand) float64 {
 	const sample = 10_000
 	var sum time.Duration
@@ -142,7 +142,7 @@ func (s *search) run() {
 		if !s.swap(i, j) {
 			continue
 		}
-		if s.cost >= cost && s.random.IntN(8) != 0 { // most of these are no better: few are worth a measurement
+		if s.cost >= cost && s.random.IntN(8) != 0 { // most swaps with a higher cost are no better, so few of them are measured
 			s.swap(i, j)
 			continue
 		}
@@ -155,7 +155,7 @@ func (s *search) run() {
 	}
 }
 
-// value is what the search makes small.
+// value returns what the search minimizes.
 func (s *search) value() float64 {
 	x := s.o.shape()
 	if !x.connected {
@@ -164,7 +164,7 @@ func (s *search) value() float64 {
 	return x.mean + float64(x.diameter) + 4*float64(s.cost)/float64(len(s.edges))/s.pair
 }
 
-// swap makes the edges a-b and c-d into a-d and c-b, unless one of those exists. The same swap again takes it back.
+// swap makes the edges a-b and c-d into a-d and c-b, unless one of those exists. The same swap again undoes it.
 func (s *search) swap(i, j int) bool {
 	e, f := s.edges[i], s.edges[j]
 	if e.a == f.b || f.a == e.b || e.a == f.a || e.b == f.b || s.joined(e.a, f.b) || s.joined(f.a, e.b) {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Coster knows what it costs to send from one host to another: fabric.Fabric does.
+// Coster knows what it costs to send from one host to another, as fabric.Fabric does.
 type Coster interface {
 	Cost(from, to int) time.Duration
 }
@@ -24,7 +24,7 @@ type Overlay struct {
 // edge joins two hosts.
 type edge struct{ a, b int32 }
 
-// newOverlay makes an overlay of edges. An edge that is there twice counts once.
+// newOverlay makes an overlay of edges. A duplicate edge counts once.
 func newOverlay(name string, hosts int, edges []edge) Overlay {
 	o := Overlay{Name: name, Peers: make([][]int32, hosts)}
 	for _, e := range edges {
@@ -53,8 +53,8 @@ func (o Overlay) edges() []edge {
 	return edges
 }
 
-// Validate says what is wrong with an overlay: a peer that does not exist or has not this host as a peer, or parts that
-// are not joined.
+// Validate returns an error if an overlay is not valid: if a peer does not exist or does not have this host as a peer,
+// or if parts are not joined.
 func (o Overlay) Validate() error {
 	for a, peers := range o.Peers {
 		for i, b := range peers {
@@ -78,8 +78,8 @@ func (o Overlay) Validate() error {
 	return nil
 }
 
-// Random is an overlay in which each host has up to degree peers by chance: degree/2 rings through all hosts in random
-// orders, and random pairs if the degree is odd. So it is connected.
+// Random returns an overlay in which each host has up to degree random peers: degree/2 rings through all hosts in
+// random orders, and random pairs if the degree is odd. So it is connected.
 func Random(hosts, degree int, seed uint64) Overlay {
 	r := rand.New(rand.NewPCG(seed, 0x72616e646f6d))
 	var edges []edge
@@ -102,7 +102,7 @@ func ring(order []int) []edge {
 	return edges
 }
 
-// Complete joins each host with all others: what is known at most, at the highest price.
+// Complete joins each host with all others: the best possible knowledge, at the highest price.
 func Complete(hosts int) Overlay {
 	var edges []edge
 	for a := range hosts {
@@ -113,16 +113,16 @@ func Complete(hosts int) Overlay {
 	return newOverlay("all to all", hosts, edges)
 }
 
-// SpanningTree is a minimum spanning tree of the path costs between hosts. Most costs in a data center are equal. Of equal
-// choices it takes those that make the tree low, and that give no host more than degree peers if possible.
+// SpanningTree returns a minimum spanning tree of the path costs between hosts. Most costs in a data center are equal.
+// Of equal choices it takes those that keep the tree shallow, and give no host more than degree peers if possible.
 func SpanningTree(net Coster, hosts, degree int) Overlay {
 	return newOverlay("spanning tree", hosts, prim(net, hosts, degree))
 }
 
-// prim is Prim's algorithm on the complete graph of hosts, in time hosts² and memory in proportion to hosts: gonum's needs
-// the graph in memory. It begins with host 0.
+// prim runs Prim's algorithm on the complete graph of hosts, from host 0. It takes time in proportion to hosts², and
+// memory in proportion to hosts; that of gonum needs the whole graph in memory.
 func prim(net Coster, hosts, degree int) []edge {
-	nearest := make([]time.Duration, hosts) // cost of the cheapest edge to a host of the tree
+	nearest := make([]time.Duration, hosts) // by host: the cost of its cheapest edge to the tree
 	var outside []int
 	for h := 1; h < hosts; h++ {
 		nearest[h] = net.Cost(0, h)
@@ -157,7 +157,7 @@ type tree struct {
 	degree int
 }
 
-// add joins a host to the best of those to which it has an edge of a certain cost, and returns that one.
+// add joins a host to the best host of the tree to which it has an edge of this cost, and returns that host.
 func (t *tree) add(host int, cost time.Duration) int {
 	parent := -1
 	for _, h := range t.hosts {
@@ -194,7 +194,7 @@ func depthFirst(tree Overlay, net Coster) []int {
 		seen[h] = true
 		order = append(order, h)
 		next := slices.Clone(tree.Peers[h])
-		slices.SortFunc(next, func(a, b int32) int { // the nearest last, so that it is taken first
+		slices.SortFunc(next, func(a, b int32) int { // the nearest is last, so that it is taken first
 			return cmp.Or(cmp.Compare(net.Cost(h, int(b)), net.Cost(h, int(a))), cmp.Compare(b, a))
 		})
 		for _, p := range next {

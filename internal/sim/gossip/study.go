@@ -12,7 +12,7 @@ import (
 	"github.com/musterhq/muster/internal/sim/fabric"
 )
 
-// StudyConfig is what is compared.
+// StudyConfig says what is compared.
 type StudyConfig struct {
 	Topology *fabric.Topology
 	Fabric   fabric.Config
@@ -32,19 +32,19 @@ func DefaultStudy(t *fabric.Topology) StudyConfig {
 	}
 }
 
-// Row is the figures of one way to learn of capacity.
+// Row has the figures of one way to learn of capacity.
 type Row struct {
 	Name      string
 	Edges     int // 0 for the DHT
 	MaxDegree int
 	Diameter  int     // in edges
 	Mean      float64 // edges between two hosts
-	EdgeHops  float64 // mean of the links of the network that an edge passes
+	EdgeHops  float64 // mean number of network links that an edge passes
 
 	Messages float64 // a second and host, acknowledgements and answers included
 	Bytes    float64 // a second and host, as sent by hosts
 	Between  float64 // bytes a second, on all links between switches together
-	Busiest  float64 // bytes a second, on the link with most
+	Busiest  float64 // bytes a second, on the busiest link
 	Figures
 }
 
@@ -94,7 +94,7 @@ func Study(cfg StudyConfig) ([]Row, error) {
 	return append(rows, row), err
 }
 
-// lookUp makes each host look up at its times.
+// lookUp makes each host look up every cfg.LookUps.
 func (cfg StudyConfig) lookUp(d *DHT, c *fabric.Clock) {
 	r := rand.New(rand.NewPCG(cfg.Seed, 0x6c6f6f6b))
 	for h := range cfg.Topology.Hosts {
@@ -136,7 +136,7 @@ func (cfg StudyConfig) run(build func(*fabric.Fabric, *fabric.Clock) (source, er
 	return cfg.measure(net, s), nil
 }
 
-// measure makes the figures of the network those of a row.
+// measure returns a row with the figures of the network.
 func (cfg StudyConfig) measure(net *fabric.Fabric, s source) Row {
 	row := Row{Figures: s.Figures()}
 	seconds, hosts := cfg.For.Seconds(), float64(cfg.Topology.Hosts)

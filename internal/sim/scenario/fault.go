@@ -1,6 +1,6 @@
 package scenario
 
-// Faults: from a script, or as often as a rate says.
+// Faults: from a script, or at random with a rate.
 
 import (
 	"cmp"
@@ -25,15 +25,15 @@ import (
 // MaxFaults bounds the faults of a simulation.
 const MaxFaults = 1_000_000
 
-// Fault is something that fails, as its source names it.
+// Fault is a fault, as the script or the rate names it.
 type Fault struct {
 	sim.Fault
 
 	What  string // for people
-	hosts []int  // that it hits
+	hosts []int  // hosts that it hits
 }
 
-// of is the fault as the world takes it.
+// of converts the fault for the world.
 func (f *Fault) of(n *network) (sim.Fault, error) {
 	if f.Kind != sim.Break {
 		return f.Fault, nil
@@ -48,7 +48,7 @@ func (f *Fault) of(n *network) (sim.Fault, error) {
 	return f.Fault, nil
 }
 
-// reported are the faults of a run in the order of time.
+// reported returns the faults of a run in the order of time.
 func (s *Scenario) reported() []report.Fault {
 	var out []report.Fault
 	for _, f := range s.Faults {
@@ -67,8 +67,8 @@ func (s *Scenario) reported() []report.Fault {
 	return out
 }
 
-// centralFaults are the faults as the yardsticks have them: at the same machines and times. A fault of the network cuts
-// machines off, if it does.
+// centralFaults returns the faults for the yardsticks, at the same machines and times. A fault of the network becomes a
+// cut of the machines that it cuts off, if any.
 func (s *Scenario) centralFaults() []central.Fault {
 	order := make([]int, len(s.Faults))
 	for i := range order {
@@ -76,7 +76,7 @@ func (s *Scenario) centralFaults() []central.Fault {
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(s.Faults[a].At, s.Faults[b].At) })
 	var out []central.Fault
-	last := map[int]int{} // by machine: its last fault of out that is for good, plus 1
+	last := map[int]int{} // by machine: 1 plus the index in out of its last fault that is for good
 	seen := map[int]bool{}
 	for _, i := range order {
 		f := &s.Faults[i]
@@ -96,7 +96,7 @@ func (s *Scenario) centralFaults() []central.Fault {
 			if seen[f.Machine] || f.At == 0 {
 				continue
 			}
-			x.Kind, x.At, x.For = central.Closed, 0, f.At // it is not there before
+			x.Kind, x.At, x.For = central.Closed, 0, f.At // the machine is absent before the join
 		case sim.DeviceOut:
 			x.Kind = central.DeviceOut
 		case sim.Slow:
@@ -117,19 +117,19 @@ func (s *Scenario) centralFaults() []central.Fault {
 	return out
 }
 
-// Rate is how often something of a kind fails: each of them by itself, at any time with the same probability.
+// Rate is how often things of a kind fail. Each fails independently, at any time with the same probability.
 type Rate struct {
 	Kind string  // host, daemon, gpu, slow, link or switch
 	Hour float64 // failures an hour of each
 	For  time.Duration
 }
 
-// rates are the kinds of faults that may have a rate, with how long they last if nothing else is said.
+// rates are the kinds of faults that may have a rate, with how long they last by default.
 var rates = map[string]time.Duration{
 	"host": 10 * time.Minute, "daemon": 10 * time.Second, "gpu": time.Hour, "slow": time.Hour, "link": 10 * time.Minute, "switch": 10 * time.Minute,
 }
 
-// slowSpeed is how fast a slow machine is.
+// slowSpeed is the speed of a slow machine.
 const slowSpeed = 0.5
 
 // ParseRate reads a rate: "1%/h" for hosts, "gpu=0.5%/d" or "link=2/d for 1m". Units of time are h, d and w.
@@ -171,7 +171,7 @@ func ParseRate(text string) (Rate, error) {
 	return r, nil
 }
 
-// Draw returns faults of these rates between the beginning and a time. The same seed gives the same faults.
+// Draw draws faults with these rates, up to a time. The same seed gives the same faults.
 func Draw(rates []Rate, l *load.Load, t *fabric.Topology, until time.Duration, seed uint64) ([]Fault, error) {
 	var out []Fault
 	for i, r := range rates {
@@ -203,7 +203,7 @@ func next(rng *rand.Rand, hour float64) float64 {
 	return rng.ExpFloat64() / hour
 }
 
-// all returns a fault of each thing that may fail, without a time.
+// all returns a fault for each thing that may fail, without a time.
 func (r Rate) all(l *load.Load, t *fabric.Topology) ([]Fault, error) {
 	var out []Fault
 	if t == nil && (r.Kind == "link" || r.Kind == "switch") {

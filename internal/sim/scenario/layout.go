@@ -12,9 +12,10 @@ import (
 	"github.com/musterhq/muster/internal/sim/load"
 )
 
-// LayOut puts the machines on the hosts of a network and returns them with the leaf that each is on as a label. With
-// leafHosts, each leaf has so many hosts, and labels of the machines say which are on one leaf. Otherwise the network is
-// from a file: each machine is at the host of its name, or if no host has the name of a machine, they go by their order.
+// LayOut puts the machines on the hosts of a network and returns them with the leaf that each is on as a label. If
+// leafHosts is above 0, each leaf has this number of hosts, and labels of the machines say which are on the same leaf.
+// Otherwise the network is from a file: each machine is at the host of its name, or in the order of the hosts if no
+// host has the name of a machine.
 func LayOut(t *fabric.Topology, machines []load.Machine, leafHosts int) ([]load.Machine, error) {
 	if len(machines) > t.Hosts {
 		return nil, fmt.Errorf("the network has %d hosts, and there are %d machines", t.Hosts, len(machines))
@@ -82,7 +83,8 @@ func leafOf(t *fabric.Topology) []string {
 	return leaf
 }
 
-// FaultsUntil is up to when faults with a rate are drawn: long after the load has come, or up to the horizon.
+// FaultsUntil returns the time up to which faults with a rate are drawn: the horizon, or long after the last job was
+// submitted.
 func (s *Scenario) FaultsUntil() time.Duration {
 	if s.Horizon > 0 {
 		return s.Horizon

@@ -43,7 +43,7 @@ func (s *Scenario) network(clock *sim.Clock) (*network, error) {
 	return &network{Fabric: f, lossy: lossy, machines: len(s.Load.Machines), heal: map[string]func(){}}, nil
 }
 
-// Lossy says whether messages may be lost on links that work.
+// Lossy reports whether messages may be lost on links that work.
 func (n *network) Lossy() bool { return n.lossy }
 
 // find returns the node with a name.
@@ -54,7 +54,7 @@ func (n *network) find(name string) (int, error) {
 	return 0, fmt.Errorf("the network has no node %q; its nodes are called as %s and %s", name, n.Topology().Nodes[0].Name, n.Topology().Nodes[len(n.Topology().Nodes)-1].Name)
 }
 
-// parts is what a part consists of: links, or nodes that fail, or nodes that are cut off.
+// parts are what a part consists of: links, or nodes that fail, or nodes that are cut off.
 type parts struct {
 	links, dead, apart []int
 }
@@ -107,7 +107,7 @@ func (n *network) withHosts(nodes []int) []int {
 	return slices.Compact(out)
 }
 
-// Break has a part fail.
+// Break makes a part fail.
 func (n *network) Break(part string) error {
 	p, err := n.parts(part)
 	if err != nil {
@@ -144,7 +144,7 @@ func (n *network) Mend(part string) error {
 	return nil
 }
 
-// hosts are the machines that a part has in it or behind it.
+// hosts returns the machines that are in a part or behind it.
 func (n *network) hosts(part string) []int {
 	p, err := n.parts(part)
 	if err != nil {
@@ -175,7 +175,7 @@ func (n *network) hosts(part string) []int {
 	return slices.Compact(out)
 }
 
-// report is what the network carried.
+// report returns what the network carried.
 func (n *network) report(shape string, machines int, r sim.Result) *report.Network {
 	if n == nil {
 		return &report.Network{Topology: "a link of its own for each pair", Messages: int64(r.Messages), Bytes: r.Bytes, Copies: int64(r.Copies), Copied: r.Copied, CopyTime: r.CopyTime.Seconds(), Quiet: r.Skipped.Seconds()}
@@ -228,10 +228,10 @@ func (n *network) report(shape string, machines int, r sim.Result) *report.Netwo
 	return out
 }
 
-// unused says whether a node is a host without a machine.
+// unused reports whether a node is a host without a machine.
 func unused(node, machines int, t *fabric.Topology) bool { return node >= machines && node < t.Hosts }
 
-// mostPaths bounds the paths in a document.
+// mostPaths bounds the paths that a document lists.
 const mostPaths = 100
 
 // NodeNames returns the names of the nodes of a network by their numbers.

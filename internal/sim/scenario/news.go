@@ -1,6 +1,6 @@
 package scenario
 
-// News of capacity: the overlays and the DHT of package gossip, as the world takes them.
+// News of capacity: adapts the overlays and the DHT of package gossip to the world.
 
 import (
 	"fmt"
@@ -15,11 +15,11 @@ import (
 	"github.com/musterhq/muster/internal/sim/report"
 )
 
-// News is how schedulers hear of what is free at the hosts.
+// News says how schedulers hear of what is free at the hosts.
 type News struct {
-	Way    string        // one of Ways; empty: by sessions, and the report has no figures of that alone
-	Stale  time.Duration // by how much later they get to know of it
-	Silent float64       // part of the hosts that pass nothing on in an overlay; each is silent or not by chance
+	Way    string        // one of Ways; empty: by sessions, and the report has no figures of the news
+	Stale  time.Duration // delay before schedulers believe it
+	Silent float64       // the probability that a host passes nothing on in an overlay
 }
 
 // The ways.
@@ -31,10 +31,10 @@ const (
 	ByDHT       = "dht"       // records that schedulers look up
 )
 
-// Ways are all of them.
+// Ways are all ways.
 var Ways = []string{BySessions, ByRandom, ByMST, ByOptimised, ByDHT}
 
-// Check returns what is wrong with them in a cluster of so many machines.
+// Check returns an error if the news is not valid in a cluster with this number of machines.
 func (n News) Check(machines int) error {
 	switch {
 	case n.Way != "" && !slices.Contains(Ways, n.Way):
@@ -47,19 +47,19 @@ func (n News) Check(machines int) error {
 	return nil
 }
 
-// carried says whether an overlay or the DHT carries the news.
+// carried reports whether an overlay or the DHT carries the news.
 func (n News) carried() bool { return n.Way != "" && n.Way != BySessions }
 
-// asked says whether the report is to have the figures of the news.
+// asked reports whether the report is to have the figures of the news.
 func (n News) asked() bool { return n.Way != "" || n.Stale > 0 }
 
-// degree is how many neighbours a host has in an overlay, but for the spanning tree at most.
+// degree bounds the neighbours of a host in an overlay, except in the spanning tree.
 const degree = 6
 
 // lookUpEvery is how often a scheduler looks into the DHT.
 const lookUpEvery = 10 * time.Second
 
-// carrier is the news of a world.
+// carrier carries the news of a world: it is a sim.News.
 type carrier struct {
 	way interface {
 		Publish(host int, version uint32)
@@ -73,7 +73,7 @@ type carrier struct {
 	reads []bool
 }
 
-// carrier builds the news for a network; nil if the sessions carry it.
+// carrier builds the carrier for a network; nil if the sessions carry the news.
 func (s *Scenario) carrier(net sim.Network, clock *sim.Clock) (*carrier, error) {
 	hosts := len(s.Load.Machines)
 	if err := s.News.Check(hosts); err != nil || !s.News.carried() {
@@ -114,7 +114,7 @@ func (s *Scenario) carrier(net sim.Network, clock *sim.Clock) (*carrier, error) 
 	return c, nil
 }
 
-// Begin has the schedulers look into the DHT from now on, if that is the way.
+// Begin begins the look-ups of the schedulers, if the DHT carries the news.
 func (c *carrier) Begin(readers []int, heard func(reader, about int, version uint32)) {
 	c.heard = heard
 	for _, r := range readers {
@@ -136,7 +136,7 @@ func (c *carrier) Begin(readers []int, heard func(reader, about int, version uin
 	}
 }
 
-// Publish has others hear of a version.
+// Publish publishes a version of a machine's news.
 func (c *carrier) Publish(about int, version uint32) { c.way.Publish(about, version) }
 
 // SetUp says whether the daemon of a machine runs.
@@ -157,7 +157,8 @@ func (m *meter) Send(from, to, bytes int, arrive func()) {
 	m.Network.Send(from, to, bytes, arrive)
 }
 
-// linksOf is how many links lead to machines or join switches; 0: each pair of machines has a link of its own.
+// linksOf returns the number of links that lead to machines or join switches; 0: each pair of machines has a link of
+// its own.
 func linksOf(t *fabric.Topology, machines int) int {
 	n := 0
 	if t != nil {
@@ -170,7 +171,7 @@ func linksOf(t *fabric.Topology, machines int) int {
 	return n
 }
 
-// information is what news cost, and how old what schedulers believed was when they used it.
+// information returns what the news cost, and how old the schedulers' beliefs were when they used them.
 func (s *Scenario) information(c *carrier, r sim.Result) *report.Information {
 	out := &report.Information{
 		Way: BySessions, Messages: int64(r.Messages), Bytes: r.Bytes,

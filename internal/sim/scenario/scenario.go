@@ -1,5 +1,5 @@
-// Package scenario is one simulation as its user asks for it: muster runs a load on a network with faults, and beside it
-// run the yardsticks. What comes out is one document.
+// Package scenario is one simulation as its user asks for it: muster runs a load on a network with faults, and then
+// each yardstick runs the same load. The result is one document.
 package scenario
 
 import (
@@ -21,7 +21,7 @@ import (
 type Scenario struct {
 	Seed uint64
 	Load load.Load
-	// Known: users tell how long their jobs run.
+	// Known says that users say how long their jobs run.
 	Known bool
 
 	sim.Queueing
@@ -45,13 +45,14 @@ type Scenario struct {
 
 	Yardsticks []central.Order
 	Log        record.Sink                      // of muster's run; may be nil
-	Progress   func(run string, p sim.Progress) // is told now and then how far a run is; may be nil
+	Progress   func(run string, p sim.Progress) // called now and then with the progress of a run; may be nil
 }
 
-// MostCompared is how many machines a yardstick compares by muster's own policies. In larger clusters it goes by best fit.
+// MostCompared is the largest cluster, in machines, in which a yardstick uses muster's own policies. In larger clusters
+// it uses best fit.
 const MostCompared = 2000
 
-// Outcome is what came of a simulation.
+// Outcome is the result of a simulation.
 type Outcome struct {
 	Document report.Document
 	Result   sim.Result
@@ -105,7 +106,7 @@ func (s *Scenario) schedulers() int {
 	return min(max(1, len(s.Load.Machines)/64), 16)
 }
 
-// config is what the world is made of.
+// config returns the configuration of the world.
 func (s *Scenario) config(tally *report.Tally) (sim.Config, *network, *carrier, error) {
 	clock := &sim.Clock{}
 	var sink record.Sink = tally
@@ -148,7 +149,7 @@ func (s *Scenario) config(tally *report.Tally) (sim.Config, *network, *carrier, 
 	return cfg, net, news, nil
 }
 
-// settings are what was chosen, for people.
+// settings returns the chosen settings, for people.
 func (s *Scenario) settings(cfg sim.Config) []report.Setting {
 	durations := "unknown"
 	if s.Known {

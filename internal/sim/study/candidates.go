@@ -22,7 +22,7 @@ var candidates = []int{16, 64, 256, 0}
 // placed are the policies of the placement experiment.
 var placed = []string{"frag", "pack", "simple"}
 
-// mixed is what is asked for in the made-up placement experiment.
+// mixed is the load of the synthetic placement experiment.
 const mixed = "rate: 1000/h; gpus: 0:0.4,0.3:0.08,0.5:0.12,1:0.2,2:0.06,4:0.05,8:0.09; models: any:0.7,H100:0.2,A100:0.1; cpus: lognormal(median=9,sigma=0.6,max=16); memory: 8GiB"
 
 func candidatesPlacement(ctx context.Context, l *lab) (*rows, error) {
@@ -128,7 +128,7 @@ func named(candidates int) string {
 	return fmt.Sprint(candidates)
 }
 
-// of is the figure of a table, policy and number of candidates; empty if there is none.
+// of returns the figure of a table, policy and number of candidates; empty if there is none.
 func of(figures []placing.Figure, table, policy string, d int) string {
 	for _, f := range figures {
 		if f.Table == table && f.Policy == policy && f.Candidates == d {
@@ -162,12 +162,12 @@ func candidatesQueueing(ctx context.Context, l *lab) (*rows, error) {
 	return l.withCentre(ctx, s, r)
 }
 
-// waits are cells with the times of jobs.
+// waits returns cells with the times of jobs.
 func (o *outcome) waits() []string {
 	return []string{units.Span(o.wait), units.Span(o.waitP99), units.Span(o.completion), units.Digits(o.slowdown), units.Percent(o.gpus)}
 }
 
-// declines is a cell.
+// declines returns a cell with how many offers were declined, and how many there were.
 func (o *outcome) declines() string {
 	return fmt.Sprintf("%s of %s", units.Count(o.declined), units.Count(o.offers))
 }

@@ -14,7 +14,7 @@ import (
 // steady is a load of jobs of some ten minutes.
 const steady = "load: 0.8; durations: lognormal(median=10m,sigma=1,max=1h); gpus: 1:0.6,2:0.15,4:0.15,8:0.1; files: 10MiB"
 
-// failing is what fails at one moment, as kinds and names of a script of faults.
+// failing is what fails at one moment, with the kinds and names of a script of faults.
 type failing struct {
 	name string
 	what func(l *lab, s *scenario.Scenario) []string

@@ -18,7 +18,7 @@ import (
 	"github.com/musterhq/muster/internal/sim/scenario"
 )
 
-// lab is where simulations run.
+// lab runs simulations.
 type lab struct {
 	size   size
 	traces string
@@ -41,14 +41,14 @@ func (r *rows) markdown() string {
 	return b.String()
 }
 
-// outcome is what came of simulations that differ in their seeds: the figures are means over them, and counts are sums.
+// outcome is the result of simulations that differ in their seeds: figures are means over them, and counts are sums.
 type outcome struct {
 	times
 	news
 	harm
 }
 
-// times are those of jobs, in seconds, and what they used.
+// times are the times of jobs, in seconds, and what they used.
 type times struct {
 	wait, waitP99, completion, slowdown float64
 	gpus                                float64 // part
@@ -56,7 +56,7 @@ type times struct {
 	jobs, finished                      int
 }
 
-// news is what it cost to hear of what is free.
+// news is what the news of free capacity cost.
 type news struct {
 	messages, bytes    float64
 	linkRate           float64 // bytes a second on a link
@@ -68,7 +68,7 @@ type news struct {
 type harm struct {
 	hit, again      int
 	lostGPU         float64 // GPU-seconds
-	recover, slower float64 // seconds: on average, and at most in all
+	recover, slower float64 // seconds: mean, and largest of all
 	twice, open     int     // records that break a rule, jobs that never ended: both must be 0
 }
 
@@ -87,7 +87,7 @@ func (r *refereed) Take(x record.Record) {
 	}
 }
 
-// restart is what a start after a preemption costs.
+// restart is the cost of a start after a preemption.
 const restart = time.Minute
 
 // settings is a synthetic load, and the network on which it runs.
@@ -125,7 +125,7 @@ func (s settings) scenario(seed uint64) (*scenario.Scenario, error) {
 	}, nil
 }
 
-// run runs one scenario for each seed, as set up by a function, on as many CPUs as there are.
+// run runs one scenario for each seed on all CPUs. set changes each scenario before it runs.
 func (l *lab) run(ctx context.Context, s settings, set func(*scenario.Scenario) error) (*outcome, error) {
 	n := l.size.seeds
 	docs, errs := make([]*doc, n), make([]error, n)
@@ -149,7 +149,7 @@ func (l *lab) run(ctx context.Context, s settings, set func(*scenario.Scenario) 
 	return sum, nil
 }
 
-// doc is what came of one simulation.
+// doc is the result of one simulation.
 type doc struct {
 	report.Document
 
@@ -181,7 +181,7 @@ func one(ctx context.Context, s settings, seed uint64, set func(*scenario.Scenar
 	return &doc{out.Document, check.broken, referee.Open()}, nil
 }
 
-// add adds the part of one simulation of so many.
+// add adds one of seeds simulations to the means.
 func (o *outcome) add(d *doc, seeds float64) {
 	f, i := d.Runs[0].Figures, d.Information
 	mean := func(sum *float64, x float64) { *sum += x / seeds }
@@ -210,7 +210,7 @@ func (o *outcome) add(d *doc, seeds float64) {
 	o.open += d.open
 }
 
-// centre is what a scheduler that sees everything makes of the same loads.
+// centre returns the outcome of a scheduler that sees everything, with the same loads.
 func (l *lab) centre(ctx context.Context, s settings) (*outcome, error) {
 	sum := &outcome{}
 	for seed := range l.size.seeds {

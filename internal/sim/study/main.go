@@ -1,14 +1,14 @@
-// Command study simulates what partial and late knowledge costs, and what failures of the network cost, and prints it as
-// tables of Markdown. It needs no files: clusters and loads are made up, from seeds. The same version prints the same
-// tables on every machine.
+// Command study simulates what partial and late knowledge costs, and what failures of the network cost, and prints it
+// as tables of Markdown. It needs no files: clusters and loads are synthetic, from seeds. The same version prints the
+// same tables on every machine.
 //
 // With -write, the tables of docs/study.md are replaced. Each stands between the lines
 //
 //	<!-- study NAME -->
 //	<!-- end -->
 //
-// If the variable MUSTER_TRACES names a directory with the public openb traces, the tables whose names end in -traces are
-// made too. A run whose records break a rule of report.Referee ends the study with an error.
+// If the variable MUSTER_TRACES names a directory with the public openb traces, the tables whose names end in -traces
+// are made as well. A run whose records break a rule of report.Referee ends the study with an error.
 package main
 
 import (
@@ -59,7 +59,7 @@ var full = size{leaves: 8, hosts: 8, wide: 64, jobs: 60, seeds: 3, requests: 400
 type table struct {
 	name   string
 	title  string
-	traces bool // it is of the public traces
+	traces bool // it is made from the public traces
 	make   func(context.Context, *lab) (*rows, error)
 }
 
@@ -81,7 +81,7 @@ func names() []string {
 	return out
 }
 
-// run makes the tables, and prints each when it is ready.
+// run makes the tables, and prints each as soon as it is ready.
 func run(ctx context.Context, o options, out, log io.Writer) error {
 	if o.only != "" && !slices.Contains(names(), o.only) {
 		return fmt.Errorf("no table is called %q; there are %s", o.only, strings.Join(names(), ", "))

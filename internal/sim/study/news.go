@@ -14,7 +14,7 @@ import (
 // quick is a load of jobs of about a minute: what is free changes often.
 const quick = "load: 0.9; durations: lognormal(median=1m,sigma=1,max=20m); gpus: 1:0.6,2:0.15,4:0.15,8:0.1"
 
-// hasty is the load on a network whose every eighth machine accepts jobs.
+// hasty returns settings with the load quick, in which every eighth machine accepts jobs.
 func (l *lab) hasty() settings {
 	n := l.size.leaves * l.size.hosts
 	return settings{leaves: l.size.leaves, hosts: l.size.hosts, schedulers: max(2, n/8), jobs: l.size.jobs * n, load: quick}
