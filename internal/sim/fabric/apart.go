@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// group is the hosts that are joined to the same parts of the network of switches.
+// group is the hosts that are joined to the same connected parts of the network of switches.
 type group struct {
 	parts []int
 	hosts []int
@@ -57,8 +57,7 @@ func (t *Topology) groups(near [][]int) []*group {
 	return groups
 }
 
-// parts numbers the parts of the network of switches that are not joined to each other: the number of each switch's part,
-// by node.
+// parts numbers the connected parts of the network of switches. It returns the number of each switch's part, by node.
 func (t *Topology) parts(near [][]int) []int {
 	part := make([]int, len(t.Nodes))
 	next := 0

@@ -17,21 +17,21 @@ type flow struct {
 	id       uint64 // in the order of their beginnings
 	from, to int
 	hash     uint64
-	path     []int32 // directed links; none if the routers know no path
+	path     []int32 // directed links; empty if the routers know no path
 	latency  int64   // of the path
 	bytes    int64
 	moved    int64   // as counted in the figures
 	exact    float64 // bytes moved
 	since    int64   // when exact was true
 	rate     float64 // bytes a nanosecond
-	end      int64   // when it has moved all, if its rate stays
+	end      int64   // when it will have moved everything at this rate
 	rated    bool
 	over     bool
 	done     func()
 }
 
-// few is how many flows there may be for each change to set all rates at once. With more, changes are gathered for
-// gather times the number of flows, so that the cost does not grow with their square.
+// few is up to how many flows each change sets all rates at once. With more flows, changes are collected for gather
+// times the number of flows, so that the cost does not grow with the square of that number.
 const (
 	few    = 256
 	gather = 10_000 // nanoseconds
@@ -40,13 +40,13 @@ const (
 // bulk is the flows and their rates.
 type bulk struct {
 	f       *Fabric
-	flows   []*flow // in the order of their beginnings; those that are over stay until the rates are set
-	ends    []*flow // those that move, in the order of their ends
+	flows   []*flow // in the order of their beginnings; finished ones stay until the rates are set
+	ends    []*flow // flows that move, in the order of their ends
 	ended   int     // how many of them have ended
 	solver  solver
 	begun   uint64
 	solveAt int64 // when the rates are set; never if nothing has changed
-	wakeAt  int64 // when the next event of ours is due
+	wakeAt  int64 // when our next event is due
 	wake    func()
 	free    []*flow
 }
@@ -55,9 +55,9 @@ func newBulk(f *Fabric) bulk {
 	return bulk{f: f, solver: newSolver(len(f.links)), solveAt: never, wakeAt: never, wake: func() { f.bulk.run() }}
 }
 
-// Copy moves files of so many bytes from one host to another: done is called when all is there. Copies share each link
-// fairly (max-min), after control messages. While routers know no path, or its links are dead, a copy waits. It is never
-// done if one of its hosts fails.
+// Copy moves files of this size from one host to another. It calls done when all bytes are there. Copies share what
+// control messages leave of each link fairly (max-min). A copy waits while routers know no path, or links of the path
+// are dead. If one of its hosts fails, done is never called.
 func (f *Fabric) Copy(from, to int, bytes int64, done func()) {
 	now := int64(f.time.Now())
 	f.totals.Copies++
@@ -101,7 +101,7 @@ func (b *bulk) route(fl *flow) {
 	}
 }
 
-// stir makes the rates be set anew, soon.
+// stir plans to set the rates again soon.
 func (b *bulk) stir() {
 	if b.solveAt != never || len(b.flows) == 0 {
 		return
@@ -113,7 +113,7 @@ func (b *bulk) stir() {
 	b.arm()
 }
 
-// urge makes the rates be set at once, as all links may have changed.
+// urge plans to set the rates at once, because all links may have changed.
 func (b *bulk) urge() {
 	if len(b.flows) > 0 {
 		b.solveAt = int64(b.f.time.Now())
@@ -151,7 +151,7 @@ func (b *bulk) run() {
 	b.arm()
 }
 
-// finish ends a flow that has moved all its bytes. The last of them is at the other end after the latency of the path.
+// finish ends a flow that has moved all its bytes. The last byte arrives after the latency of the path.
 func (b *bulk) finish(fl *flow, now int64) {
 	b.account(fl, now)
 	b.count(fl, fl.bytes-fl.moved, now, now)
@@ -239,7 +239,7 @@ func (b *bulk) reroute() {
 	b.urge()
 }
 
-// drop ends the flows from and to a host without their being done.
+// drop removes the flows from and to a host, without calling done.
 func (b *bulk) drop(host int) {
 	now := int64(b.f.time.Now())
 	for _, fl := range b.flows {

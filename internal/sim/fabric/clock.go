@@ -1,6 +1,6 @@
 package fabric
 
-// A timeline for a network that is studied alone.
+// A timeline for a network that is simulated alone.
 
 import "time"
 
@@ -35,7 +35,7 @@ func (c *Clock) At(t time.Duration, f func()) {
 	c.queue[i] = e
 }
 
-// Run runs all events until a time, which is then the present. It returns how many there were.
+// Run runs all events until a time, which is then the present time. It returns how many events there were.
 func (c *Clock) Run(until time.Duration) int {
 	n := 0
 	for ; len(c.queue) > 0 && c.queue[0].at <= until; n++ {

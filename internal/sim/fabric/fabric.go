@@ -1,13 +1,14 @@
-// Package fabric is the network of a simulated data center: hosts and switches, the links between them, and what
-// messages and copies of files do there. It runs on a virtual timeline.
+// Package fabric simulates the network of a data center: hosts and switches, the links between them, and the messages
+// and copies of files on them. It runs on a virtual timeline.
 //
 // A control message follows one of the cheapest paths. On each link it waits for the messages before it, then takes its
-// size divided by the bandwidth, then the latency. A switch passes a message on when it has all of it. Copies of files are
-// flows that share the bandwidth max-min fairly; control messages never wait for them, and copies have what control
-// messages leave.
+// size divided by the bandwidth, then the latency. A switch passes a message on when it has received all of it. Copies
+// of files are flows that share the bandwidth max-min fairly. Control messages never wait for copies; copies get the
+// bandwidth that control messages leave.
 //
-// A message books all links of its path when it is sent, so that it costs one event. A message that reaches a link before
-// one that has booked it earlier goes first if there is time for all of it. The order of messages between two hosts is kept.
+// A message books all links of its path when it is sent, so that it costs one event. If a message reaches a link before
+// another one that has booked it earlier, it goes first if there is enough time for all of it. The order of messages
+// between two hosts is kept.
 //
 // The same topology, seed and calls give the same times and figures.
 package fabric
@@ -18,28 +19,29 @@ import (
 	"time"
 )
 
-// Timeline is the virtual clock. At calls f at the time t, and functions with the same t in the order of the calls.
+// Timeline is the virtual clock. At calls f at the time t. It calls functions with the same t in the order of the calls
+// of At.
 type Timeline interface {
 	Now() time.Duration
 	At(t time.Duration, f func())
 }
 
-// Config is how a network behaves.
+// Config says how a network behaves.
 type Config struct {
-	Seed uint64 // of loss and of the choice among equal paths
-	// Convergence is how long routers take until they use what has become of a link. Until then they send into a dead
-	// link, and what they send there is lost.
+	Seed uint64 // for losses, and for the choice among equal paths
+	// Convergence is how long routers take to react when a link fails or works again. Until then they send into a dead
+	// link, and what they send is lost.
 	Convergence time.Duration
-	Loss        float64       // probability that a link loses a control message, beside the loss of the link itself
-	Bin         time.Duration // of the utilisation over time; bins are merged by pairs when there are more than MaxBins
+	Loss        float64       // probability that a link loses a control message, in addition to the loss of the link itself
+	Bin         time.Duration // width of a bin of utilisation; bins are merged in pairs if there are more than MaxBins
 }
 
-// DefaultConfig is a network without loss, whose routers need 200 ms for a change.
+// DefaultConfig returns a network without loss, whose routers need 200 ms to react to a change.
 func DefaultConfig() Config {
 	return Config{Seed: 1, Convergence: 200 * time.Millisecond, Bin: time.Second}
 }
 
-// Validate names the first value that is out of range.
+// Validate returns an error that names the first value that is out of range.
 func (c Config) Validate() error {
 	switch {
 	case c.Convergence < 0:
@@ -68,9 +70,9 @@ type Fabric struct {
 	pairs  pairs
 	faults faults
 	totals Totals
-	uses   uses // of paths, by copies
+	uses   uses // how often copies used each path
 
-	free []*message // messages for later use
+	free []*message // messages for reuse
 	path []int32    // for the path of the message that is being sent
 }
 
@@ -108,7 +110,7 @@ type message struct {
 	hops    []hop
 	bytes   int
 	arrives int64
-	changes int    // how many changes of links there had been when it was sent
+	changes int    // how many changes of links had happened when it was sent
 	deliver func() // made once for all uses of the message
 }
 
@@ -118,8 +120,8 @@ type hop struct {
 	at   int64
 }
 
-// Send delivers a control message of so many bytes: arrive is called when the message is there, and never if it is lost.
-// A message to the same host arrives at once. All messages between two hosts follow the same path until routes change.
+// Send delivers a control message of this size: arrive is called when the message is there, or never if it is lost. A
+// message to the same host arrives at once. All messages between two hosts follow the same path until routes change.
 func (f *Fabric) Send(from, to, bytes int, arrive func()) {
 	now := int64(f.time.Now())
 	f.totals.Messages++
@@ -162,7 +164,7 @@ func (f *Fabric) Send(from, to, bytes int, arrive func()) {
 	f.time.At(time.Duration(t), m.deliver)
 }
 
-// hash is that of the flow between two hosts, of which copies have several.
+// hash returns the hash of a flow between two hosts. Copies between them have several flows.
 func (f *Fabric) hash(from, to int, flow uint64) uint64 {
 	return mix(mix(f.cfg.Seed^uint64(from)<<32^uint64(to)) + flow)
 }

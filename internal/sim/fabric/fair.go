@@ -1,21 +1,21 @@
 package fabric
 
-// Max-min fair sharing: no flow can have more without another one that has no more getting less.
+// Max-min fair sharing: a flow could only have more if another flow, which does not have more than it, got less.
 
 import "slices"
 
 // solver computes the rates of flows. It keeps its memory between calls.
 type solver struct {
-	left    []float64 // by directed link: what is not given away yet
+	left    []float64 // by directed link: bandwidth that is not given to flows yet
 	open    []int32   // by directed link: flows on it without a rate yet
 	start   []int32   // by directed link: where its flows begin in members
 	end     []int32   // by directed link: where they end
 	used    []int32   // the links that have flows
-	members []int32   // flows by link
+	members []int32   // the flows of each link, one link after the other
 	heap    []offer
 }
 
-// offer is what a link could give to each of its open flows when it was last looked at. It never becomes less, apart from
+// offer is what a link could give to each of its open flows, when last computed. It never becomes less, apart from
 // rounding.
 type offer struct {
 	share float64
@@ -30,9 +30,9 @@ func newSolver(links int) solver {
 	return solver{left: make([]float64, links), open: make([]int32, links), start: make([]int32, links), end: make([]int32, links)}
 }
 
-// solve sets the rate of each flow by filling all links evenly: the link that can give the least to each of its flows
-// decides their rate, and what they have is taken from the other links on their paths. room is the capacity of a link. A
-// flow without a path has rate 0.
+// solve sets the rate of each flow by filling all links evenly. The link that can give the least to each of its flows
+// decides their rate, and this rate is subtracted from the other links on their paths. room is the capacity of a link.
+// A flow without a path has rate 0.
 func (s *solver) solve(flows []*flow, room func(link int32) float64) {
 	s.prepare(flows, room)
 	for len(s.heap) > 0 {
@@ -99,7 +99,7 @@ func (s *solver) prepare(flows []*flow, room func(link int32) float64) {
 	}
 }
 
-// shrink removes the least offer.
+// shrink removes the smallest offer.
 func (s *solver) shrink() {
 	last := len(s.heap) - 1
 	s.heap[0] = s.heap[last]

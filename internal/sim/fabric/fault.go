@@ -17,7 +17,8 @@ type wire struct {
 // span is a time in which a link was dead, both ends included. It ends at math.MaxInt64 while the link is dead.
 type span struct{ from, to int64 }
 
-// maxSpans bounds what is remembered of a link that fails again and again. No message is under way for so long.
+// maxSpans bounds the spans that are remembered of a link that fails again and again. No message is under way through
+// that many.
 const maxSpans = 64
 
 // deadWithin reports whether the link was dead at some time from a to b.
@@ -30,12 +31,12 @@ func (w *wire) deadWithin(a, b int64) bool {
 	return false
 }
 
-// faults is which links and nodes are dead on someone's order.
+// faults are the links and nodes that were made to fail.
 type faults struct {
 	links   []bool
 	nodes   []bool
 	of      [][]int // links of each node
-	changes int     // of the state of links, so far
+	changes int     // how often links have changed their state so far
 }
 
 func newFaults(t *Topology) faults {
@@ -47,8 +48,8 @@ func newFaults(t *Topology) faults {
 	return x
 }
 
-// SetLink makes a link of the topology fail or work again. What is under way on a link that fails is lost. Routers learn of
-// it after the convergence time. Setting what is already so does nothing.
+// SetLink makes a link of the topology fail or work again. What is under way on a link that fails is lost. Routers
+// learn of it after the convergence time. Setting the present state again does nothing.
 func (f *Fabric) SetLink(link int, works bool) {
 	if f.faults.links[link] != works {
 		return
@@ -57,8 +58,8 @@ func (f *Fabric) SetLink(link int, works bool) {
 	f.change([]int{link}, !works)
 }
 
-// SetNode makes a host or a switch fail or work again: all its links do. The copies from and to a host that fails end, and
-// are never done.
+// SetNode makes a host or a switch fail or work again, with all its links. Copies from and to a host that fails end,
+// and their done is never called.
 func (f *Fabric) SetNode(node int, works bool) {
 	if f.faults.nodes[node] != works {
 		return
@@ -71,7 +72,7 @@ func (f *Fabric) SetNode(node int, works bool) {
 }
 
 // Cut separates some nodes from all others: the links between them fail. A host whose leaf is among them must be listed
-// too, or it is cut off alone. The function that it returns undoes the cut, once.
+// too, or it is cut off alone. heal undoes the cut; further calls do nothing.
 func (f *Fabric) Cut(nodes []int) (heal func()) {
 	inside := make([]bool, len(f.topology.Nodes))
 	for _, n := range nodes {
@@ -93,7 +94,7 @@ func (f *Fabric) Cut(nodes []int) (heal func()) {
 	}
 }
 
-// Below lists a switch of tier 1 and the hosts that hang on it alone: a rack, to be cut off as one.
+// Below lists a switch of tier 1 and the hosts that are joined only to it: a rack that can be cut off as one.
 func (f *Fabric) Below(leaf int) []int {
 	nodes := []int{leaf}
 	for _, i := range f.faults.of[leaf] {
@@ -105,7 +106,7 @@ func (f *Fabric) Below(leaf int) []int {
 	return nodes
 }
 
-// change adds a fault to links, or takes one from them.
+// change adds a fault to links, or removes one from them.
 func (f *Fabric) change(links []int, fault bool) {
 	now := int64(f.time.Now())
 	var changed []int

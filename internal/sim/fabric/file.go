@@ -41,7 +41,7 @@ func Parse(name string, text []byte) (*Topology, error) {
 	return t, t.Validate()
 }
 
-// reader is what has been read of a file.
+// reader is the state of reading a file.
 type reader struct {
 	nodes  []fileNode
 	edges  []Link         // their nodes by the order of the file
@@ -173,7 +173,7 @@ func (r *reader) edge(n ast.Node, field string) error {
 	if err != nil {
 		return err
 	}
-	l := Link{B: -1, Bandwidth: Gbps} // values that are in range, until those of the file are read
+	l := Link{B: -1, Bandwidth: Gbps} // valid values, until those of the file are read
 	if l.A, err = r.end(n, values, field, "from"); err != nil {
 		return err
 	}

@@ -10,11 +10,11 @@ import (
 )
 
 // switches is the graph of the switches and of the links between them that routers believe to work. It implements
-// traverse.Graph and path.Weighted, on the same slices that messages are routed by.
+// traverse.Graph and path.Weighted on the same slices that are used to route messages.
 type switches struct {
 	r     *routes
 	nodes []graph.Node // by switch, made once
-	at    neighbours   // of the node that was asked for last
+	at    neighbours   // of the node that was last asked for
 }
 
 func newSwitches(r *routes, count int) *switches {
@@ -81,7 +81,7 @@ func (n *neighbours) Node() graph.Node {
 	return n.g.nodes[int(n.g.r.arcs[n.from][n.next].to)-n.g.r.hosts]
 }
 
-// Len is the number of neighbours if it is known without looking at them: it is not.
+// Len returns -1: the number of neighbours is not known in advance.
 func (n *neighbours) Len() int { return -1 }
 
 // Reset goes back to the beginning.

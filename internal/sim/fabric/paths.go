@@ -15,7 +15,7 @@ type PathStats struct {
 	Bytes  int64 // of these copies
 }
 
-// maxPaths bounds the paths that are told apart. Copies over others are not counted here.
+// maxPaths bounds the different paths that are counted. Copies over further paths are not counted here.
 const maxPaths = 1 << 16
 
 // uses counts paths by the switches on them.
@@ -48,7 +48,7 @@ func (u *uses) add(f *Fabric, path []int32, bytes int64) {
 	x.Bytes += bytes
 }
 
-// Paths returns the paths that copies have taken to their ends, the one with the most bytes first, at most so many.
+// Paths returns at most this number of the paths that finished copies have taken, the one with the most bytes first.
 func (f *Fabric) Paths(most int) []PathStats {
 	all := make([]PathStats, 0, len(f.uses.of))
 	for _, x := range f.uses.of {

@@ -1,6 +1,6 @@
 package fabric
 
-// Routes: the cheapest paths between switches by Dijkstra, and which of several equal ones a flow takes (ECMP).
+// Routes: the cheapest paths between switches by Dijkstra, and which of several equally cheap ones a flow takes (ECMP).
 
 import (
 	"math"
@@ -16,8 +16,9 @@ const unreachable = int64(math.MaxInt64)
 // NoPath is what Cost returns if there is no path.
 const NoPath = time.Duration(math.MaxInt64)
 
-// routes knows the paths that routers use at present, which lags behind what the links do. Hosts hang on switches, so only
-// paths between switches are computed: a table for each switch to which something is sent, when it is first needed.
+// routes knows the paths that routers use at present, which lag behind the state of the links. Hosts are joined to
+// switches, so only paths between switches are computed. The table for a switch is computed when something is first
+// sent to it.
 type routes struct {
 	hosts  int
 	arcs   [][]arc // of each node
@@ -36,7 +37,7 @@ type arc struct {
 	weight int64 // nanoseconds
 }
 
-// table is the way to one switch from each switch.
+// table has the way from each switch to one switch.
 type table struct {
 	from []leg // by switch
 	next []int32
@@ -47,7 +48,7 @@ type leg struct {
 	cost  int64 // nanoseconds
 	first int32 // next[first:first+count] are the directed links that lead closer
 	count uint16
-	hops  int16 // links of the path that the first of equal choices gives; -1 without a path
+	hops  int16 // links of the path that always takes the first of equal choices; -1 without a path
 }
 
 func newRoutes(t *Topology) *routes {
@@ -131,7 +132,7 @@ func (r *routes) compute(sw int) *table {
 	return t
 }
 
-// count sets the hops of a switch: along the first choices until a switch whose hops are known.
+// count sets the hops of a switch. It follows the first choices until a switch whose hops are known.
 func (t *table) count(r *routes, s, sw int) {
 	var way []int
 	for s != sw && t.from[s].hops == 0 {
@@ -156,8 +157,8 @@ type way struct {
 	cost        int64
 }
 
-// best returns the cheapest way between two hosts, its cost in nanoseconds, and how many ways are as cheap. With several,
-// it is number pick modulo their count.
+// best returns the cheapest way between two hosts, its cost in nanoseconds, and how many ways are as cheap. If there
+// are several, it returns the one with number pick modulo their count.
 func (r *routes) best(from, to int, pick uint64) (w way, cost int64, count int) {
 	if a, b := r.sole[from], r.sole[to]; a.link >= 0 && b.link >= 0 { // the usual case
 		c := r.to(b.to).from[int(a.to)-r.hosts].cost
@@ -226,8 +227,8 @@ func (r *routes) path(from, to int, hash uint64, buf []int32) []int32 {
 	return append(buf, w.last.link^1)
 }
 
-// Cost is that of the cheapest path between two hosts that the routers know: the sum of the weights of its links. It is
-// NoPath if there is none, and 0 on the same host.
+// Cost returns the cost of the cheapest path between two hosts that the routers know: the sum of the weights of its
+// links. It returns NoPath if there is no path, and 0 for the same host.
 func (f *Fabric) Cost(from, to int) time.Duration {
 	if from == to {
 		return 0
@@ -236,8 +237,8 @@ func (f *Fabric) Cost(from, to int) time.Duration {
 	return time.Duration(cost)
 }
 
-// Hops is how many links the path between two hosts has: 0 on the same host, -1 without a path. Of several cheapest paths
-// it is the first.
+// Hops returns how many links the path between two hosts has: 0 for the same host, -1 without a path. Of several
+// cheapest paths it takes the first.
 func (f *Fabric) Hops(from, to int) int {
 	if from == to {
 		return 0
@@ -252,8 +253,8 @@ func (f *Fabric) Hops(from, to int) int {
 	return 2 + int(f.routes.to(w.last.to).from[int(w.first.to)-f.routes.hosts].hops)
 }
 
-// Reachable reports whether a message that is sent now would arrive if nothing changes: routers know a path, and the links
-// on it work. Loss is not considered. A host reaches itself.
+// Reachable reports whether a message that is sent now would arrive if nothing changes: the routers know a path, and
+// its links work. It ignores loss. A host reaches itself.
 func (f *Fabric) Reachable(from, to int) bool {
 	if from == to {
 		return true

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// LeafSpine is a network in which each host hangs on one leaf, and each leaf on each spine.
+// LeafSpine is a network in which each host is joined to one leaf, and each leaf to each spine.
 type LeafSpine struct {
 	Spines, Leaves int
 	Hosts          int // of a full leaf
-	// Machines is how many hosts there are in all, 0 for Leaves times Hosts. Leaves are filled one after the other.
+	// Machines is the number of all hosts; 0: Leaves times Hosts. Leaves are filled one after the other.
 	Machines int
 	// Oversubscription is the bandwidth of a full leaf's hosts, divided by that of its links to the spines.
 	Oversubscription float64
@@ -20,7 +20,7 @@ type LeafSpine struct {
 	SpineLatency     time.Duration // of a link between leaf and spine
 }
 
-// DefaultLeafSpine is a small data center: 16 racks of 32 hosts with 25 Gb/s each, and four spines.
+// DefaultLeafSpine returns a small data center: 16 racks of 32 hosts with 25 Gb/s each, and four spines.
 func DefaultLeafSpine() LeafSpine {
 	return LeafSpine{
 		Spines: 4, Leaves: 16, Hosts: 32, Oversubscription: 2, Bandwidth: 25 * Gbps,
@@ -75,7 +75,7 @@ func (c LeafSpine) check() error {
 // and K/2 hosts on each leaf. All links have the same bandwidth and latency.
 type FatTree struct {
 	K         int // even
-	Machines  int // how many hosts there are, 0 for K³/4
+	Machines  int // number of hosts; 0: K³/4
 	Bandwidth Bandwidth
 	Latency   time.Duration // of each link
 }

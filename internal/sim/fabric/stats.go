@@ -19,11 +19,11 @@ type Totals struct {
 	CopiesLost int64 // because one of their hosts failed
 }
 
-// Stats are the figures of a network so far.
+// Stats are the figures of a network, from the beginning until now.
 type Stats struct {
 	Totals
 	Until time.Duration
-	Bin   time.Duration // width of a bin of LinkStats.Use; the last one may be shorter
+	Bin   time.Duration // width of a bin of LinkStats.Use; the last bin may be shorter
 	Links []LinkStats   // two for each link of the topology, A to B and then B to A
 }
 
@@ -78,10 +78,11 @@ func (f *Fabric) Stats() Stats {
 	return s
 }
 
-// MaxBins is how many bins of time the utilisation of a link has at most.
+// MaxBins bounds the bins of a link's utilisation over time.
 const MaxBins = 128
 
-// bins count the bytes of each link over time. When time exceeds them, neighbours are merged, and all are twice as wide.
+// bins count the bytes of each link over time. When time goes beyond the last bin, neighbours are merged, so that all
+// bins are twice as wide.
 type bins struct {
 	width int64   // nanoseconds
 	links []link  // directed; each holds the bytes of the last bin that it used
@@ -102,8 +103,8 @@ func (b *bins) add(l int32, at, bytes int64) {
 	x.binBytes += bytes
 }
 
-// at returns the bin of a time. If the time is beyond the last one, all bins are widened first. What is before the
-// beginning of the simulation belongs to the first one.
+// at returns the bin of a time. If the time is beyond the last one, all bins are widened first. Times before the
+// beginning of the simulation belong to the first bin.
 func (b *bins) at(t int64) int32 {
 	t = max(t, 0)
 	for t >= b.width*MaxBins {
@@ -157,7 +158,7 @@ func (b *bins) use(l int, now int64, byteTime float64) []float32 {
 	return use
 }
 
-// maxPairs is how many pairs of hosts are told apart for LinkStats.Flows.
+// maxPairs bounds the pairs of hosts that are counted in LinkStats.Flows.
 const maxPairs = 1 << 22
 
 // pairs is the set of pairs of hosts that have exchanged messages, a hash table with open addressing.

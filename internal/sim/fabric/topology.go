@@ -20,8 +20,8 @@ const (
 	MaxLinks    = 1_000_000
 )
 
-// Topology is the hosts and switches of a data center and the links between them. Switches forward, hosts do not: a path
-// leads from host to host over switches, or over one direct link.
+// Topology is the hosts and switches of a data center and the links between them. Switches forward messages, hosts do
+// not: a path leads from host to host over switches, or over one direct link.
 type Topology struct {
 	Nodes []Node // the hosts first, in the order of the machines, then the switches
 	Hosts int
@@ -31,7 +31,7 @@ type Topology struct {
 // Node is a host or a switch.
 type Node struct {
 	Name string
-	Tier int // how many links lead to the nearest host: 0 is a host, 1 a leaf, 2 a spine
+	Tier int // number of links to the nearest host: 0 for a host, 1 for a leaf, 2 for a spine
 }
 
 // Link joins two nodes, in both directions, each with the whole bandwidth.
@@ -72,7 +72,7 @@ func ParseBandwidth(s string) (Bandwidth, error) {
 	return 0, fmt.Errorf("%.40q: want a number and one of bps, kbps, Mbps, Gbps and Tbps, such as 25Gbps", s)
 }
 
-// String is the form that ParseBandwidth reads.
+// String returns the form that ParseBandwidth reads.
 func (b Bandwidth) String() string {
 	for _, u := range units {
 		if float64(b) >= u.bits {
@@ -82,16 +82,16 @@ func (b Bandwidth) String() string {
 	return "0bps"
 }
 
-// frame is what a link's weight counts as the size of a message, in bytes.
+// frame is the size of the message, in bytes, by which a link's weight is computed.
 const frame = 1500
 
-// Weight is the cost of a link: how long a full Ethernet frame (1500 bytes) takes on it if it is idle. So it has both
-// latency and bandwidth.
+// Weight returns the cost of a link: how long a full Ethernet frame (1500 bytes) takes on the idle link. So it includes
+// both latency and bandwidth.
 func (l Link) Weight() time.Duration {
 	return l.Latency + time.Duration(math.Ceil(frame*8e9/float64(l.Bandwidth)))
 }
 
-// Rack is the name of the first switch of a host, empty if it has none.
+// Rack returns the name of the first switch of a host; empty if it has none.
 func (t *Topology) Rack(host int) string {
 	for _, l := range t.Links {
 		if l.A == host && l.B >= t.Hosts {
@@ -104,7 +104,7 @@ func (t *Topology) Rack(host int) string {
 	return ""
 }
 
-// Racks is Rack of each host.
+// Racks returns Rack of each host.
 func (t *Topology) Racks() []string {
 	racks := make([]string, t.Hosts)
 	for _, l := range slices.Backward(t.Links) { // the first link wins
@@ -123,8 +123,8 @@ func (t *Topology) Find(name string) int {
 	return slices.IndexFunc(t.Nodes, func(n Node) bool { return n.Name == name })
 }
 
-// Order puts the hosts with these names first, in this order. The other hosts keep their order after them. A name that is
-// no host, or is there twice, is an error.
+// Order puts the hosts with these names first, in this order. The other hosts keep their order after them. A name that
+// is not a host, or is in the list twice, is an error.
 func (t *Topology) Order(names []string) error {
 	index := make(map[string]int, t.Hosts)
 	for i, n := range t.Nodes[:t.Hosts] {
@@ -160,8 +160,8 @@ func (t *Topology) Order(names []string) error {
 	return nil
 }
 
-// Validate says what is wrong with a topology: bounds, values out of range, two links between the same nodes, or a host
-// without a path to another.
+// Validate returns an error if a topology exceeds a bound, has a value out of range or two links between the same
+// nodes, or if a host has no path to another.
 func (t *Topology) Validate() error {
 	if err := t.bounds(); err != nil {
 		return err
@@ -215,7 +215,7 @@ func (l Link) check() error {
 	return nil
 }
 
-// setTiers sets the tier of each node: how many links lead to the nearest host.
+// setTiers sets the tier of each node: the number of links to the nearest host.
 func (t *Topology) setTiers() {
 	near := t.neighbours()
 	queue := make([]int, 0, len(t.Nodes))
@@ -238,7 +238,7 @@ func (t *Topology) setTiers() {
 	}
 }
 
-// neighbours lists the nodes that a link joins to each node, in ascending order.
+// neighbours lists, for each node, the nodes to which it has a link, in ascending order.
 func (t *Topology) neighbours() [][]int {
 	near := make([][]int, len(t.Nodes))
 	for _, l := range t.Links {
