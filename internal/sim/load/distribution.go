@@ -14,14 +14,15 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Distribution is what a number is drawn from. The unit of the number is that of its place: seconds, bytes, or none.
+// Distribution is a distribution from which a number is drawn. The unit depends on the setting: seconds, bytes, or
+// none.
 type Distribution struct {
 	kind   string
-	params []float64 // in the order of the kind's parameters
-	most   float64   // a larger draw becomes this
+	params []float64 // values of the kind's parameters, in their order
+	most   float64   // larger draws are reduced to this
 }
 
-// parameter of a distribution.
+// parameter is a parameter of a distribution.
 type parameter struct {
 	name  string
 	plain bool // a number without a unit, above 0
@@ -74,8 +75,8 @@ var (
 	}
 )
 
-// parseDistribution parses a distribution whose numbers have this unit, and draws of which are at most most. X alone is
-// constant(value=X). All but uniform and constant take max=X too: a larger draw becomes X.
+// parseDistribution parses a distribution whose numbers have this unit. Its draws are at most most. X alone means
+// constant(value=X). All kinds except uniform and constant also take max=X: larger draws are reduced to X.
 func parseDistribution(text string, of unit, most float64) (Distribution, error) {
 	d, err := readDistribution(text, of, most)
 	if err != nil {
@@ -132,7 +133,7 @@ func readDistribution(text string, of unit, most float64) (Distribution, error) 
 	return d, nil
 }
 
-// The bounds of shapes keep every draw a number.
+// The bounds of shapes ensure that every draw is a number.
 const (
 	leastShape = 0.01
 	mostShape  = 100
@@ -146,7 +147,7 @@ func parseShape(text string) (float64, error) {
 	return x, nil
 }
 
-// draw returns a number from 0 on.
+// draw returns a number of at least 0.
 func (d Distribution) draw(r *rand.Rand) float64 {
 	x := kinds[d.kind].draw(r, d.params)
 	if !(x <= d.most) { // an infinity, too
@@ -158,7 +159,7 @@ func (d Distribution) draw(r *rand.Rand) float64 {
 // choice is a text with its weight.
 type choice struct {
 	text   string
-	upTo   float64 // its weight, and those of all before it, of 1
+	upTo   float64 // the sum of its weight and of those before it; all weights together are 1
 	weight float64
 }
 
@@ -213,7 +214,7 @@ func (m mix) draw(r *rand.Rand) int {
 	return min(i, len(m)-1)
 }
 
-// parsePart parses a part of all, from 0 to 1, or as a percentage such as 30%.
+// parsePart parses a fraction from 0 to 1, or a percentage such as 30%.
 func parsePart(text string) (float64, error) {
 	number, percent := strings.CutSuffix(text, "%")
 	x, err := parseNumber(number)

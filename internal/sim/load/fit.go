@@ -18,11 +18,11 @@ type shape struct {
 	device gpu.Device
 }
 
-// cluster counts the machines of each shape. Few shapes make many machines, so a job is checked quickly.
+// cluster counts the machines of each shape. Many machines have few shapes, so a job is checked quickly.
 type cluster struct {
 	shapes []shape
 	counts []int
-	widths map[string]int // of the widest machine, by model
+	widths map[string]int // GPUs of the widest machine, by model
 }
 
 func clusterOf(machines []Machine) cluster {
@@ -67,7 +67,8 @@ func (c *cluster) width(models string) int {
 	return widest
 }
 
-// nodes returns how many nodes a gang needs that asks for so many GPUs; 1 if a machine has them, or no machine has any.
+// nodes returns how many nodes a gang needs that asks for this number of GPUs; 1 if one machine has them, or if no
+// machine has any.
 func (c *cluster) nodes(need job.Resources) int {
 	if width := c.width(need.GPUModel); width > 0 && need.GPUs > width {
 		return over(need.GPUs, width)
@@ -75,7 +76,7 @@ func (c *cluster) nodes(need job.Resources) int {
 	return 1
 }
 
-// What too few machines of a cluster have.
+// What too few machines of a cluster may have.
 const (
 	lackGPUs   = "GPUs"
 	lackModel  = "model"
@@ -83,7 +84,7 @@ const (
 	lackMemory = "memory"
 )
 
-// lackColumns lists the columns in which a table asks for them.
+// lackColumns maps them to the columns of a table that ask for them.
 var lackColumns = map[string]string{lackGPUs: "num_gpu", lackModel: "gpu_spec", lackCPUs: "cpu_milli", lackMemory: "memory_mib"}
 
 // lacks returns what too few machines have to run the job, and how many have it; empty if the job could run, or if the
@@ -94,7 +95,7 @@ func (c *cluster) lacks(s job.Spec) (what string, have int) {
 	}
 	need, nodes := s.Need(), max(1, s.Nodes)
 	devices := gpu.Count(need)
-	var wide, fit, fast, all int // machines that have GPUs enough; of its model too; CPUs too; memory too
+	var wide, fit, fast, all int // machines that have enough GPUs; and its model; and enough CPUs; and enough memory
 	for i, m := range c.shapes {
 		if m.gpus < devices {
 			continue
@@ -126,7 +127,7 @@ func (c *cluster) lacks(s job.Spec) (what string, have int) {
 	return lackMemory, all
 }
 
-// unmet says what a job needs, and how many machines have what too few have.
+// unmet says what a job needs of which too few machines have enough, and how many have it.
 func unmet(s job.Spec, lacks string, have int) string {
 	need := s.Need()
 	what := fmt.Sprintf("%d GPUs", gpu.Count(need))
@@ -137,9 +138,9 @@ func unmet(s job.Spec, lacks string, have int) string {
 		max(1, s.Nodes), what, float64(need.CPUs)/milli, over(int(need.Memory), 1<<20), have, lacks)
 }
 
-// Fit does to jobs from another source what ReadJobs does to those of a table: with Known and Preemptible, and with the
-// cluster, on which a wide job becomes a gang. Name is what notes and errors call the source. Jobs that the cluster could
-// never run are an error that names the first.
+// Fit changes jobs from another source as ReadJobs does those of a table. It applies Known and Preemptible, and makes
+// gangs of jobs that are wider than the cluster's machines. Name is what notes and errors call the source. Jobs that
+// the cluster could never run are an error that names the first.
 func (o Options) Fit(name string, jobs []Job) (notes []string, err error) {
 	c, wide, rounded, bad := clusterOf(o.Cluster), "", 0, 0
 	for i := range jobs {
@@ -169,7 +170,7 @@ func (o Options) Fit(name string, jobs []Job) (notes []string, err error) {
 	return notes, err
 }
 
-// widen makes a gang of a job that is wider than any machine, or says why the cluster could never run the job.
+// widen makes a gang of a job that is wider than any machine, or returns why the cluster could never run the job.
 func (c *cluster) widen(j *Job) (widened bool, why string) {
 	nodes := 1
 	if j.Spec.Nodes <= 1 {

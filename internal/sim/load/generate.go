@@ -15,8 +15,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// The streams of random numbers. Each part of a job has its own, so that another distribution of one part leaves the
-// others as they were.
+// The streams of random numbers. Each part of a job has its own stream, so that a change of one part's distribution
+// does not change the other parts.
 const (
 	arrivalStream = iota
 	durationStream
@@ -37,17 +37,18 @@ type generator struct {
 	cluster  cluster
 	capacity capacity
 	spelled  []string  // the models, in the spelling of the scheduler
-	arrivals []float64 // of the jobs; in seconds, or not yet scaled
+	arrivals []float64 // arrival times of the jobs; in seconds, or not yet scaled
 	left     int       // jobs of the present burst that are still to come
 	user     string    // of the present burst
-	work     float64   // of the jobs so far
+	work     float64   // work of the jobs so far
 }
 
 // Jobs makes the jobs for a cluster, in the order of their submission; the first is submitted at 0. The same settings,
 // machines and seed make the same jobs. A job that the cluster could never run is an error.
 //
-// With "load" the distances between submissions are scaled so that the jobs offer exactly that load; see Load.Offered.
-// With "load" and "for" there are as many jobs as offer it over that time, so the last is submitted at about its end.
+// With "load", the times between submissions are scaled so that the jobs offer exactly that load; see Load.Offered.
+// With "load" and "for", there are as many jobs as offer that load over that time, so the last job is submitted at
+// about its end.
 func (s Synthetic) Jobs(machines []Machine, seed uint64) ([]Job, error) {
 	g := &generator{Synthetic: &s, cluster: clusterOf(machines), capacity: capacityOf(machines)}
 	for i := range g.random {
@@ -83,10 +84,10 @@ func (s Synthetic) Jobs(machines []Machine, seed uint64) ([]Job, error) {
 	return jobs, nil
 }
 
-// maxIdle bounds the jobs that need nothing, one after another, at the beginning of a load.
+// maxIdle bounds the jobs in a row, at the beginning of a load, that need nothing.
 const maxIdle = 10_000
 
-// wants reports whether the job that arrives after n others belongs to the load.
+// wants reports whether the load has more than n jobs.
 func (g *generator) wants(n int) (bool, error) {
 	switch {
 	case g.jobs > 0:
@@ -124,7 +125,7 @@ func (g *generator) setTimes(jobs []Job) error {
 	return nil
 }
 
-// job makes the job of this number, which has arrived.
+// job makes the job with this number, which has arrived.
 func (g *generator) job(number int) (Job, error) {
 	j := Job{Name: fmt.Sprintf("job-%07d", number), User: g.user, Spec: job.DefaultSpec()}
 	s := &j.Spec

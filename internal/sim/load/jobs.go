@@ -13,29 +13,29 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Options is how a table of jobs is read.
+// Options say how a table of jobs is read.
 type Options struct {
-	// Cluster is the machines that the jobs are for. A job that they could never run is an error. Without machines
-	// nothing is checked, and no job becomes a gang by its width.
+	// Cluster is the machines for which the jobs are. A job that they could never run is an error. Without machines
+	// nothing is checked, and no job becomes a gang because of its width.
 	Cluster []Machine
-	// Known: schedulers know how long each job runs. It is the job's time limit then, and of a preemptible job that and what a
-	// restart costs. Otherwise a job has the limit that
-	// its source gives, or none.
+	// Known says that schedulers know how long each job runs. That time is then the job's time limit; for a preemptible
+	// job, the cost of a restart is added. Otherwise a job has the limit that its source gives, or none.
 	Known bool
-	// Preemptible: all jobs may be preempted, and not only those whose source says so.
+	// Preemptible says that all jobs may be preempted, not only those whose source says so.
 	Preemptible bool
-	// Experiment: so may the jobs of a table without a column that says it, as the public queueing experiment is defined.
+	// Experiment says that the jobs of a table without a column preemptible may be preempted, too, as in the public
+	// queueing experiment.
 	Experiment bool
-	// Restart is what a start after a preemption costs. If Known, the time limit of a preemptible job allows for it.
+	// Restart is what a start after a preemption costs. With Known, the time limit of a preemptible job includes it.
 	Restart time.Duration
-	// Open returns the text of a job file that a list names. Without it a list of job files is an error.
+	// Open returns the text of a job file that a list names. If it is nil, a list of job files is an error.
 	Open func(file string) ([]byte, error)
 }
 
-// command is what jobs are said to run. It makes their specs valid; a simulation runs no command.
+// command is the command of all jobs. It makes their specs valid; a simulation runs no command.
 var command = []string{"simulated"}
 
-// maxRuns bounds how long a task runs: it may become a time limit.
+// maxRuns bounds how long a task runs, because that may become its time limit.
 const maxRuns = job.MaxTimeLimit
 
 var jobColumns = append(
@@ -61,14 +61,14 @@ var jobColumns = append(
 //	preemptible   optional: yes or no (1, 0, true, false); empty: no; a table without it: see Options.Experiment
 //	files_mib     optional: size of its files, in MiB; empty: 0
 //
-// A job without nodes that asks for more GPUs than the widest machine with its models has is a gang of as few nodes as can
-// hold it. Its GPUs, CPUs and memory are split evenly, and rounded up where they do not divide.
+// If a job without nodes asks for more GPUs than the widest machine with its models has, it becomes a gang of as few
+// nodes as can hold it. Its GPUs, CPUs and memory are split evenly, and rounded up if they do not divide.
 //
 // A table with a column "file" is a list of job files instead; see readList.
 //
-// The jobs come back in the order of their submission; those of one time in the order of the file. The notes, one line
-// each, say what was done to the table: sorted, rounded. Another column, a name that is there twice, a value out of range,
-// and a job that the cluster could never run are errors that name the line and the column.
+// ReadJobs returns the jobs in the order of their submission; jobs with the same time are in the order of the file. The
+// notes, one line each, say what was changed: sorted, rounded. An unknown column, a duplicate name, a value out of
+// range, and a job that the cluster could never run are errors that name the line and the column.
 func ReadJobs(name string, r io.Reader, o Options) (jobs []Job, notes []string, err error) {
 	t, err := readHeader(name, r)
 	if err != nil {
@@ -92,7 +92,7 @@ type jobReader struct {
 	*table
 	o       Options
 	cluster cluster
-	lines   map[string]int // of the names
+	lines   map[string]int // line of each name
 	jobs    []Job
 	notes   []string
 
@@ -125,7 +125,7 @@ func (rd *jobReader) add(j Job, column string) {
 	}
 }
 
-// sort sorts the jobs by their submission.
+// sort sorts the jobs by the time of their submission.
 func (rd *jobReader) sort() {
 	early := 0
 	for i := 1; i < len(rd.jobs); i++ {
@@ -193,8 +193,8 @@ func (rd *jobReader) limit(j *Job, given job.Duration) {
 // the same moment.
 const limitSlack = time.Second
 
-// known returns the time limit of a job whose duration is known. Each attempt of a preemptible job may have a restart to
-// pay, and has at most all of its work to do.
+// known returns the time limit of a job whose duration is known. An attempt of a preemptible job takes at most the
+// whole work, plus a restart.
 func (o *Options) known(j *Job) job.Duration {
 	limit := j.Runs
 	if j.Spec.Preemptible && o.Restart > 0 {
@@ -203,7 +203,7 @@ func (o *Options) known(j *Job) job.Duration {
 	return job.Duration(min(limit, job.MaxTimeLimit))
 }
 
-// split makes a gang of a job with so many nodes, or of one that is wider than any machine.
+// split makes a gang of a job with this number of nodes, or of a job that is wider than any machine.
 func (rd *jobReader) split(j *Job, nodes int) {
 	need := &j.Spec.Resources
 	asked := need.GPUs
@@ -229,7 +229,7 @@ func (rd *jobReader) split(j *Job, nodes int) {
 	}
 }
 
-// gang splits what the job asks for over so many nodes, evenly, and rounded up.
+// gang splits what the job asks for evenly over this number of nodes, rounded up.
 func (j *Job) gang(nodes int) {
 	if nodes <= 1 {
 		return

@@ -1,6 +1,6 @@
 package load
 
-// Leaves: which machines hang on which leaf of a leaf-spine network. A leaf is the switch of a rack.
+// Leaves: which machines are joined to which leaf of a leaf-spine network. A leaf is the switch of a rack.
 
 import (
 	"fmt"
@@ -8,10 +8,10 @@ import (
 	"slices"
 )
 
-// DefaultHosts is the hosts of a leaf if nothing says how many there are.
+// DefaultHosts is the default number of hosts of a leaf.
 const DefaultHosts = 32
 
-// Leaves is machines on the leaves of a network.
+// Leaves are machines on the leaves of a network.
 type Leaves struct {
 	Machines []Machine // each has the labels LeafLabel and RackLabel
 	Names    []string  // of the leaves, in the order in which the machines name them first
@@ -19,10 +19,9 @@ type Leaves struct {
 	Hosts    int       // of a leaf, at most
 }
 
-// OnLeaves puts machines on leaves. If machines have labels LeafLabel or RackLabel, these decide, the first before the
-// second; all machines must have it then. Otherwise leaves leaf0, leaf1 and so on are filled in the order of the machines.
-// There are at most so many leaves with at most so many hosts each; 0: as many as are needed. The machines that are given
-// do not change.
+// OnLeaves puts machines on leaves. If a machine has the label LeafLabel, or else RackLabel, this label decides, and
+// all machines must have it. Otherwise leaf0, leaf1 and so on are filled in the order of the machines. leaves and hosts
+// bound the number of leaves, and of hosts on each; 0: as many as are needed. The given machines are not changed.
 func OnLeaves(machines []Machine, leaves, hosts int) (Leaves, error) {
 	l := Leaves{Machines: slices.Clone(machines), Hosts: hosts}
 	label := leafLabel(machines)
@@ -68,7 +67,7 @@ func OnLeaves(machines []Machine, leaves, hosts int) (Leaves, error) {
 	return l, nil
 }
 
-// leafLabel returns the label that says where machines are; empty if none does.
+// leafLabel returns the label that decides where machines are; empty if there is none.
 func leafLabel(machines []Machine) string {
 	for _, label := range []string{LeafLabel, RackLabel} {
 		if slices.ContainsFunc(machines, func(m Machine) bool { return m.Labels[label] != "" }) {
@@ -78,8 +77,8 @@ func leafLabel(machines []Machine) string {
 	return ""
 }
 
-// Slots returns the host that each machine is, in a network of equal leaves in which host i hangs on leaf i/Hosts. Some
-// hosts of a leaf with fewer machines stay empty.
+// Slots returns the index of each machine's host in a network of equal leaves, in which host i is joined to leaf
+// i/Hosts. If a leaf has fewer machines, some of its hosts stay empty.
 func (l Leaves) Slots() []int {
 	slots, next := make([]int, len(l.Of)), make([]int, len(l.Names))
 	for i, k := range l.Of {

@@ -30,9 +30,9 @@ const maxListed = 100_000
 //	class       optional: by which results are grouped
 //	files_mib   optional: size of the files that each job uploads, in MiB; empty: 0
 //
-// A file may be there many times. Without a column "job" the jobs have the names of their files, or those that are in
-// them, and later ones of a name get -2, -3 and so on. Commands and images are not run and uploads are not read. What a
-// simulation does not follow is an error: dependencies, held jobs, and times to begin.
+// A file may be listed many times. Without a column "job", jobs have the names in their files, or else the names of
+// their files; further jobs of the same name get -2, -3 and so on. Commands and images are not run, and uploads are not
+// read. It is an error if a job has what a simulation does not support: dependencies, hold, or a time to begin.
 func (rd *jobReader) readList() error {
 	if err := rd.expect(listColumns); err != nil {
 		return err
@@ -78,7 +78,7 @@ func FilesBeside(list string) func(file string) ([]byte, error) {
 			return nil, err
 		}
 		defer f.Close()
-		return io.ReadAll(io.LimitReader(f, job.MaxSpecBytes+1)) // one more than jobfile takes
+		return io.ReadAll(io.LimitReader(f, job.MaxSpecBytes+1)) // one byte more than jobfile accepts
 	}
 }
 
@@ -106,7 +106,7 @@ func (rd *jobReader) open(name string) jobfile.File {
 	return file
 }
 
-// unfollowed says what of a spec a simulation does not follow.
+// unfollowed returns an error if a spec has something that a simulation does not support.
 func unfollowed(s job.Spec) error {
 	switch {
 	case len(s.Dependency) > 0:
@@ -119,7 +119,7 @@ func unfollowed(s job.Spec) error {
 	return nil
 }
 
-// unique returns a name that no other job of the list has got from its file.
+// unique returns the name that a job gets from its file, with a number if earlier jobs of the list have the same name.
 func unique(names map[string]int, f jobfile.Job, file string) string {
 	name := f.Spec.Name
 	if name == "" {
@@ -132,7 +132,7 @@ func unique(names map[string]int, f jobfile.Job, file string) string {
 	return name
 }
 
-// listed is a job of a file that a row names.
+// listed returns a job of a file that a row names.
 func (rd *jobReader) listed(f jobfile.Job, name string) Job {
 	j := Job{Name: name, User: rd.text("user"), Class: rd.text("class"), Spec: f.Spec}
 	rd.times(&j)

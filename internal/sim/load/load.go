@@ -1,7 +1,7 @@
-// Package load is what a simulation is given: the machines of a cluster, and the jobs that arrive there.
+// Package load has the input of a simulation: the machines of a cluster, and the jobs that arrive there.
 //
-// CPUs are counted in thousandths everywhere in it, also in the specs of jobs, because public traces ask for parts of a
-// CPU.
+// The package counts CPUs in thousandths everywhere, also in the specs of jobs, because public traces ask for parts of
+// a CPU.
 package load
 
 import (

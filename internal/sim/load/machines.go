@@ -23,7 +23,7 @@ const (
 const (
 	maxGPUs   = 64 // of a machine, as of a simulated host of a daemon
 	maxLabels = 64 // of a machine
-	// DefaultDeviceMemory is the memory of a GPU if neither the list nor the name of its model tells it.
+	// DefaultDeviceMemory is the memory of a GPU if neither the list nor the name of its model says it.
 	DefaultDeviceMemory = job.Size(16 << 30)
 )
 
@@ -40,7 +40,7 @@ var machineColumns = append(must("sn", "cpu_milli", "memory_mib", "gpu", "model"
 //	device_memory_mib  optional: memory of each GPU, in MiB; by default as the name of the model says, else DefaultDeviceMemory
 //	labels             optional: further labels, as "zone=a;disk=fast"
 //
-// Another column, a name that is there twice, and a value out of range are errors that name the line and the column.
+// An unknown column, a duplicate name, and a value out of range are errors that name the line and the column.
 func ReadMachines(name string, r io.Reader) ([]Machine, error) {
 	t, err := openTable(name, r, machineColumns)
 	if err != nil {
@@ -131,7 +131,7 @@ var modelMemory = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?i)[- ]([0-9]{1,4})gi?b?\b`)
 })
 
-// memoryOf returns the memory that a model's name tells: 80 GiB for H100-80GB.
+// memoryOf returns the memory in a model's name: 80 GiB for H100-80GB.
 func memoryOf(model string) job.Size {
 	if m := modelMemory().FindStringSubmatch(model); m != nil {
 		if gib, _ := strconv.Atoi(m[1]); gib > 0 {

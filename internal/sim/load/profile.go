@@ -1,6 +1,6 @@
 package load
 
-// Machines as daemons tell of them.
+// Machines as their daemons would report them.
 
 import (
 	"fmt"
@@ -10,11 +10,11 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// defaultDeviceMemory is the memory of GPUs of which nothing is said.
+// defaultDeviceMemory is the memory of GPUs for which none is given.
 const defaultDeviceMemory = 16 << 30
 
-// Profile is what the daemon of the machine tells of it. CPUs are in thousandths. The UUID of each GPU ends with its
-// index.
+// Profile returns what the daemon of the machine would report. CPUs are in thousandths. The UUID of each GPU ends with
+// its index.
 func (m *Machine) Profile() contract.Profile {
 	p := contract.Profile{
 		Peer: job.Peer(m.Name), Name: m.Name, Store: m.Name, Labels: m.Labels, CPUs: m.CPUs, Memory: m.Memory,
@@ -32,5 +32,5 @@ func (m *Machine) Profile() contract.Profile {
 	return p
 }
 
-// UUID names a GPU of the machine.
+// UUID returns the UUID of a GPU of the machine.
 func (m *Machine) UUID(index int) string { return fmt.Sprintf("sim-%s-%d", m.Name, index) }

@@ -16,17 +16,17 @@ import (
 type Request struct {
 	Name   string
 	GPUs   int    // different devices that it takes
-	Milli  int    // of each of them, in thousandths; 0 if it takes none
+	Milli  int    // thousandths of each of them; 0 if it takes none
 	Models string // as the table writes them: the models that will do, joined by |; empty: any
-	// Need is the same for the scheduler, with CPUs in thousandths.
+	// Need is the request in the form of the scheduler, with CPUs in thousandths.
 	Need job.Resources
 }
 
 // AllMilli returns what the request takes of all its devices together, in thousandths of a device.
 func (r Request) AllMilli() int { return r.GPUs * r.Milli }
 
-// The columns of pods are those of the public traces. Only the first five are in all of them; the last five tell how the
-// pods ran when the trace was taken, which the experiment does not use.
+// requestColumns are the columns of the public traces of pods. Only the first five are in all traces. The last five say
+// how the pods ran when the trace was taken, which the experiment does not use.
 var requestColumns = append(must("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli"),
 	may("gpu_spec", "qos", "pod_phase", "creation_time", "deletion_time", "scheduled_time")...)
 
@@ -41,8 +41,8 @@ var requestColumns = append(must("name", "cpu_milli", "memory_mib", "num_gpu", "
 //	gpu_spec    optional: models that will do, joined by |; empty: any. It means nothing if num_gpu is 0
 //
 // and those of the public traces that the experiment does not use: qos, pod_phase, creation_time, deletion_time,
-// scheduled_time. Another column, a name that is there twice, and a value out of range are errors that name the line and
-// the column.
+// scheduled_time. An unknown column, a duplicate name, and a value out of range are errors that name the line and the
+// column.
 func ReadRequests(name string, r io.Reader) ([]Request, error) {
 	t, err := openTable(name, r, requestColumns)
 	if err != nil {

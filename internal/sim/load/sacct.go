@@ -18,16 +18,17 @@ import (
 // SacctUse is a command whose output FromSacct reads.
 const SacctUse = "sacct --allusers --parsable2 --starttime 2026-01-01 --format JobID,User,Account,Partition,Submit,Eligible,Start,End,ElapsedRaw,TimelimitRaw,ReqTRES,AllocTRES,NNodes,NCPUS,ReqMem,State,Priority"
 
-// SacctOptions is how accounting becomes jobs.
+// SacctOptions say how accounting becomes jobs.
 type SacctOptions struct {
-	// AnyModel: a job may use GPUs of every model. Otherwise it needs the model that it asked Slurm for by name.
+	// AnyModel lets a job use GPUs of every model. Otherwise it needs the model that it asked Slurm for by name.
 	AnyModel bool
-	// Priorities: Slurm's priorities become those of the jobs, from 0 for the lowest to 100 for the highest. Otherwise
-	// all jobs have the usual one, because Slurm's contain the age of a job and the shares of its user.
+	// Priorities maps Slurm's priorities to those of the jobs, from 0 for the lowest to 100 for the highest. Otherwise
+	// all jobs have the default priority, because Slurm's priorities include the age of a job and the shares of its
+	// user.
 	Priorities bool
 }
 
-// columns of sacct that are read. Others are ignored, and a note names them.
+// sacctColumns are the columns of sacct that are read. Others are ignored, and a note names them.
 var sacctColumns = []string{
 	"jobid", "user", "account", "partition", "submit", "eligible", "start", "end", "elapsed", "elapsedraw", "timelimit", "timelimitraw",
 	"reqtres", "alloctres", "reqgres", "nnodes", "reqnodes", "allocnodes", "ncpus", "reqcpus", "alloccpus", "reqmem", "state", "priority",
@@ -38,15 +39,16 @@ var sacctColumns = []string{
 // NCPUS; see SacctUse for all that it knows. Each job that ran becomes one job, and so does each task of a Slurm array:
 //
 //   - The name is Slurm's id, the user the User, the project the Account, the class the Partition.
-//   - It is submitted when it was eligible, so a wait for dependencies is not part of it; else when it was submitted. The
-//     first job is submitted at 0.
+//   - It is submitted when it became eligible, so that a wait for dependencies does not count; if that is not known,
+//     when it was submitted. The first job is submitted at 0.
 //   - It runs as long as it ran, however it ended. TimelimitRaw or Timelimit is its time limit.
-//   - It asks for what AllocTRES says that it held; without that, for what ReqTRES says, or NCPUS, ReqMem and ReqGRES. A
-//     job of several nodes is a gang if its GPUs divide by the nodes.
+//   - It asks for what it held by AllocTRES; without that, for what ReqTRES says, or NCPUS, ReqMem and ReqGRES. A job
+//     of several nodes is a gang if its GPUs divide by the nodes.
 //
-// A line of a step, such as 123.batch, belongs to its job and is not counted. A job that did not run, is still running, or
-// cannot be a job of muster is left out. The report, one line each, says how many jobs there are, what was left out and
-// why, and what was changed. An error is for the file as a whole: it is no output of sacct, or has no job that ran.
+// A line of a step, such as 123.batch, belongs to its job and is not counted. A job that did not run, is still running,
+// or cannot be a job of muster is left out. The report, one line each, says how many jobs there are, what was left out
+// and why, and what was changed. An error is about the file as a whole: it is not the output of sacct, or has no job
+// that ran.
 func FromSacct(name string, r io.Reader, o SacctOptions) (jobs []Job, report []string, err error) {
 	s := &sacct{name: name, o: o, at: map[string]int{}, left: map[string]*tally{}, changed: map[string]*tally{}, ids: map[string]int{}, texts: map[string]string{}}
 	lines := bufio.NewScanner(r)
@@ -81,13 +83,13 @@ func FromSacct(name string, r io.Reader, o SacctOptions) (jobs []Job, report []s
 	return jobs, s.report(jobs), nil
 }
 
-// sacct reads accounting.
+// sacct is the state of reading accounting.
 type sacct struct {
 	name    string
 	o       SacctOptions
 	line    int
 	columns int
-	at      map[string]int // the field of each column
+	at      map[string]int // the index of each column's field
 	fields  []string
 	unused  []string // columns
 
@@ -95,7 +97,7 @@ type sacct struct {
 	ids     map[string]int // index in runs
 	steps   int
 	left    map[string]*tally // jobs that are left out, by reason
-	changed map[string]*tally // what is not as in the accounting
+	changed map[string]*tally // jobs that differ from the accounting, by what was changed
 	texts   map[string]string
 }
 
@@ -113,7 +115,7 @@ type tally struct {
 	id   string
 }
 
-// maxReasons bounds the reasons that are counted apart: some contain words of the file.
+// maxReasons bounds the reasons that are counted separately, because some contain words of the file.
 const maxReasons = 100
 
 func (s *sacct) count(in map[string]*tally, why string) {
@@ -215,7 +217,7 @@ func (s *sacct) readLine(fields []string) {
 	s.runs = append(s.runs, x)
 }
 
-// run reads a job that ran, or says why it is left out.
+// run reads a job that ran, or returns why it is left out.
 func (s *sacct) run(id string) (x run, why string) {
 	state, _, _ := strings.Cut(s.text("state"), " ") // CANCELLED by 1000
 	elapsed, isTime := s.elapsed()

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// report says in lines what became of the accounting.
+// report returns lines that say what was made of the accounting.
 func (s *sacct) report(jobs []Job) []string {
 	gpus, gangs := 0.0, 0
 	for _, j := range jobs {
@@ -43,7 +43,7 @@ func (s *sacct) report(jobs []Job) []string {
 
 const maxUnused = 200 // columns that are listed
 
-// leftOut says the same for the error of accounting without a job.
+// leftOut returns the text for the error if no job is left.
 func (s *sacct) leftOut() string {
 	return strings.Join(append([]string{""}, ranked(s.left)...), "; left out: ")
 }

@@ -20,7 +20,7 @@ func isPrintable(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// sacctTime parses a time. The zone does not matter, because only the distances of times of one file are used.
+// sacctTime parses a time. The zone does not matter, because only differences between times of one file are used.
 func sacctTime(text string) (time.Time, bool) {
 	for _, layout := range []string{"2006-01-02T15:04:05", "2006-01-02T15:04:05Z07:00", "2006-01-02T15:04:05-0700", "2006-01-02 15:04:05"} {
 		if at, err := time.Parse(layout, text); err == nil && at.Year() > 1970 {
@@ -192,7 +192,7 @@ func reqGRES(text string) (gpus float64, models []string) {
 	return gpus, models
 }
 
-// setNeed sets what the job asks for, or says why it is left out.
+// setNeed sets what the job asks for, or returns why it is left out.
 func (s *sacct) setNeed(j *Job) (why string) {
 	held, asked := parseTRES(s.field("alloctres")), parseTRES(s.field("reqtres"))
 	number := func(columns ...string) float64 {

@@ -1,6 +1,6 @@
 package load
 
-// The offered load: the work of the jobs against what the cluster can do.
+// The offered load: the work of the jobs, divided by what the cluster can do.
 
 import (
 	"errors"
@@ -15,7 +15,8 @@ import (
 // MaxOffered bounds the load to which jobs are scaled.
 const MaxOffered = 100.0
 
-// Work returns what a job needs in all: GPUs times seconds, and CPUs times seconds. Part of a GPU counts as that part.
+// Work returns what a job needs in all: GPUs times seconds, and CPUs times seconds. A share of a GPU counts as this
+// fraction.
 func (j Job) Work() (gpus, cpus float64) {
 	n := float64(j.tasks()) * j.Runs.Seconds()
 	need := j.Spec.Need()
@@ -34,15 +35,15 @@ func (j Job) tasks() int {
 	return layout.Tasks()
 }
 
-// Offered returns the offered load: the work of all jobs over what the cluster can do between the first and the last
-// submission. It counts GPUs; CPUs if the cluster has no GPU. 1 means that the jobs ask for exactly the whole cluster. It
-// is infinite if all jobs are submitted at once.
+// Offered returns the offered load: the work of all jobs, divided by what the cluster can do between the first and the
+// last submission. It counts GPUs, or CPUs if the cluster has no GPU. 1 means that the jobs ask for exactly the whole
+// cluster. It is infinite if all jobs are submitted at once.
 func (l Load) Offered() float64 {
 	c := capacityOf(l.Machines)
 	return c.workOf(l.Jobs) / (c.devices * l.span().Seconds())
 }
 
-// capacity is what load is measured against.
+// capacity is the capacity against which load is measured.
 type capacity struct {
 	gpus    bool // otherwise CPUs, because there is no GPU
 	devices float64
@@ -59,7 +60,7 @@ func capacityOf(machines []Machine) capacity {
 	return capacity{false, float64(cpus) / milli}
 }
 
-// work returns the seconds of a device that a job needs.
+// work returns the GPU-seconds, or CPU-seconds, that a job needs.
 func (c capacity) work(j Job) float64 {
 	gpus, cpus := j.Work()
 	if c.gpus {
@@ -104,8 +105,8 @@ func checkOffered(x float64) error {
 	return nil
 }
 
-// ScaleTo moves the submissions so that the offered load is this one: all distances from the first submission are
-// multiplied by one factor.
+// ScaleTo moves the submissions so that the offered load has this value: all times since the first submission are
+// multiplied by the same factor.
 func (l *Load) ScaleTo(offered float64) error {
 	if err := checkOffered(offered); err != nil {
 		return err
@@ -133,7 +134,7 @@ var (
 	errLate   = fmt.Errorf("load: the last job would be submitted after more than %.0f days", maxTime.Hours()/24)
 )
 
-// spanFor returns in how many seconds jobs with this work must be submitted to offer this load.
+// spanFor returns the number of seconds in which jobs with this work must be submitted to offer this load.
 func (c capacity) spanFor(work, offered float64) (float64, error) {
 	switch {
 	case c.devices == 0:

@@ -12,7 +12,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Synthetic is how a load is made up. Its zero value is not ready for use; see ParseSynthetic.
+// Synthetic has the settings of a synthetic load. Its zero value is not ready for use; see ParseSynthetic.
 type Synthetic struct {
 	name string
 	pace
@@ -20,7 +20,7 @@ type Synthetic struct {
 	gpus         mix          // GPUs of a job
 	sizes        []float64    // the numbers of gpus
 	models       mix
-	cpus         Distribution // for each GPU; for a job without GPUs its CPUs
+	cpus         Distribution // for each GPU; for a job without GPUs, for the job
 	memory       Distribution // bytes, likewise
 	files        Distribution // bytes
 	arrays       float64      // part of the jobs that are arrays
@@ -34,11 +34,11 @@ type Synthetic struct {
 	limitFactors Distribution
 }
 
-// pace is how many jobs arrive, and when.
+// pace says how many jobs arrive, and when.
 type pace struct {
 	jobs    int           // how many; 0: as many as arrive within the time
 	within  time.Duration // see jobs
-	offered float64       // the load that they offer together; 0: they arrive at the rate
+	offered float64       // the load that the jobs offer together; 0: they arrive at rate
 	rate    float64       // jobs a second
 	burst   float64       // jobs that arrive together, on average; 1: each on its own, 0: all at the beginning
 }
@@ -178,7 +178,7 @@ func ParseSynthetic(name, text string) (Synthetic, error) {
 	return s, s.check(given)
 }
 
-// set carries out one setting.
+// set applies one setting.
 func (s *Synthetic) set(text string, given map[string]bool) error {
 	if text == "" {
 		return nil
@@ -206,7 +206,7 @@ func (s *Synthetic) set(text string, given map[string]bool) error {
 	return nil
 }
 
-// check says which settings do not go together.
+// check returns an error if settings conflict.
 func (s *Synthetic) check(given map[string]bool) error {
 	switch once := s.burst == 0; {
 	case given["jobs"] == given["for"]:
@@ -243,7 +243,7 @@ func (s *Synthetic) setArrivals(v string) error {
 	return nil
 }
 
-// parseRate parses jobs in a time, such as 120/h or 3/10m, as jobs a second.
+// parseRate parses a rate of jobs, such as 120/h or 3/10m, and returns jobs a second.
 func parseRate(text string) (float64, error) {
 	number, per, there := strings.Cut(text, "/")
 	x, err := parseNumber(strings.TrimSpace(number))
@@ -273,7 +273,7 @@ func wholeIn(text string, least, most int) (int, error) {
 	return int(x), wholeNumber(least, most)(x)
 }
 
-// wholeNumber returns a check of a number.
+// wholeNumber returns a check that a number is whole and within bounds.
 func wholeNumber(least, most int) func(float64) error {
 	return func(x float64) error {
 		if x != float64(int(x)) || x < float64(least) || x > float64(most) {
@@ -293,7 +293,7 @@ func checkGPUs(x float64) error {
 	return nil
 }
 
-// parseNumbers parses a mix of numbers, each of which passes the check.
+// parseNumbers parses a mix of numbers, each of which must pass the check.
 func parseNumbers(text string, check func(float64) error) (mix, []float64, error) {
 	m, err := parseMix(text)
 	if err != nil {

@@ -26,7 +26,7 @@ const (
 	// MaxJobs bounds the jobs of a load, and the rows of any table.
 	MaxJobs = 5_000_000
 
-	maxRow    = 1 << 20 // bytes of a row: a quote that is not closed would make a row of the rest of the file
+	maxRow    = 1 << 20 // bytes of a row: an unclosed quote would make the rest of the file one row
 	maxText   = job.MaxName
 	maxMemory = 1 << 50                 // bytes
 	maxCPUs   = 1 << 24                 // of a machine, in thousandths
@@ -64,15 +64,15 @@ type table struct {
 	csv    *csv.Reader
 	source *bounded
 	header []string       // columns that the file has
-	at     map[string]int // the field of each of them
+	at     map[string]int // the index of each column's field
 	fields []string
 	line   int
 	rows   int
-	texts  map[string]string // texts that come again and again are kept once
+	texts  map[string]string // repeated texts are kept once
 	err    error
 }
 
-// bounded bounds what is read for one row.
+// bounded is a reader that bounds what is read for one row.
 type bounded struct {
 	r    io.Reader
 	left int
@@ -96,7 +96,7 @@ func openTable(name string, r io.Reader, known []column) (*table, error) {
 	return t, t.expect(known)
 }
 
-// readHeader reads the header. The columns may be in any order; one that is there twice is an error.
+// readHeader reads the header. The columns may be in any order; a duplicate column is an error.
 func readHeader(name string, r io.Reader) (*table, error) {
 	t := newTable(name, r)
 	if !t.read() {
@@ -128,7 +128,7 @@ func (t *table) expect(known []column) error {
 	return nil
 }
 
-// byteOrderMark begins the files of some programs. It may stand before a quote.
+// byteOrderMark begins the files of some programs, even if a quote follows.
 const byteOrderMark = "\ufeff"
 
 func newTable(name string, r io.Reader) *table {
@@ -204,7 +204,7 @@ func (t *table) next(limit int) bool {
 	return true
 }
 
-// end returns the first error, or one if there was no row.
+// end returns the first error. A table without rows is an error.
 func (t *table) end() error {
 	if t.err == nil && t.rows == 0 {
 		return fmt.Errorf("%s: only a header, and no row", t.name)
@@ -212,7 +212,7 @@ func (t *table) end() error {
 	return t.err
 }
 
-// errorf keeps an error of the present line.
+// errorf records an error at the present line.
 func (t *table) errorf(format string, args ...any) error {
 	if t.err == nil {
 		t.err = fmt.Errorf("%s:%d: %w", t.name, t.line, fmt.Errorf(format, args...))
@@ -220,7 +220,7 @@ func (t *table) errorf(format string, args ...any) error {
 	return t.err
 }
 
-// fail keeps an error of a field of the present line.
+// fail records an error in a field of the present line.
 func (t *table) fail(column, format string, args ...any) {
 	_ = t.errorf("%s %.40q: %w", column, t.field(column), fmt.Errorf(format, args...))
 }
@@ -252,7 +252,7 @@ func (t *table) text(column string) string {
 	}
 	kept, there := t.texts[s]
 	if !there {
-		kept = strings.Clone(s) // the row's memory is used again
+		kept = strings.Clone(s) // the row's memory is reused
 		if len(t.texts) < maxKept {
 			t.texts[kept] = kept
 		}
@@ -260,7 +260,7 @@ func (t *table) text(column string) string {
 	return kept
 }
 
-// maxKept bounds the texts that are kept once.
+// maxKept bounds the texts that are kept for reuse.
 const maxKept = 10_000
 
 // whole returns a whole number from least to most. A decimal point with zeros after it is allowed.
@@ -321,7 +321,7 @@ func (t *table) seconds(column string, most time.Duration) time.Duration {
 	return d
 }
 
-// yes returns a field that says yes or no; empty is no.
+// yes returns the value of a yes-or-no field; empty means no.
 func (t *table) yes(column string) bool {
 	switch strings.ToLower(t.field(column)) {
 	case "1", "yes", "true":
@@ -333,7 +333,7 @@ func (t *table) yes(column string) bool {
 	return false
 }
 
-// parseNumber refuses what ParseFloat takes and no table means: infinities, NaN, hexadecimal digits and underscores.
+// parseNumber refuses what ParseFloat accepts but no table means: infinities, NaN, hexadecimal digits and underscores.
 func parseNumber(s string) (float64, error) {
 	if s == "" {
 		return 0, fmt.Errorf("it is empty: %w", errNumber)
@@ -345,7 +345,7 @@ func parseNumber(s string) (float64, error) {
 	return x, nil
 }
 
-// parseSeconds keeps every digit down to a nanosecond.
+// parseSeconds is exact to a nanosecond.
 func parseSeconds(s string) (time.Duration, error) {
 	x, err := parseNumber(s)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// WriteJobs writes a table that ReadJobs reads back as the same jobs. What a table has no column for, such as a
-// constraint, is not in it.
+// WriteJobs writes a table that ReadJobs reads back as the same jobs, except for what a table has no column for, such
+// as a constraint.
 func WriteJobs(w io.Writer, jobs []Job) error {
 	out := csv.NewWriter(w)
 	var header []string
@@ -65,7 +65,7 @@ func (j Job) row() []string {
 	return row
 }
 
-// secondsText returns all digits of a duration that are not trailing zeros.
+// secondsText writes a duration in seconds, with all digits but trailing zeros.
 func secondsText(d time.Duration) string {
 	text := fmt.Sprintf("%d.%09d", d/time.Second, d%time.Second)
 	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
