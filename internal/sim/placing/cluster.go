@@ -1,6 +1,6 @@
 package placing
 
-// The machines and what is left of them. This is the account that every choice is checked against.
+// The machines and what is free on them. Every choice is checked against this account.
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// cluster is all machines.
+// cluster has all machines.
 type cluster struct {
 	machines []machine
 	devices  []gpu.Device // one of each model
@@ -20,7 +20,7 @@ type cluster struct {
 	models   map[string][]bool
 }
 
-// machine is one machine and what is left of it.
+// machine is one machine and what is free on it.
 type machine struct {
 	name    string
 	cpu     int // thousandths
@@ -28,7 +28,7 @@ type machine struct {
 	left    []int // thousandths of each device
 	idle    int   // the sum of left
 	model   int   // index in cluster.devices; -1 if it has none
-	version int   // counts what was taken
+	version int   // counts the requests that were placed
 	kinds   uint64
 }
 
@@ -50,13 +50,14 @@ type kind struct {
 	models           string // as the table writes them
 }
 
-// all is what a request takes of all its GPUs together.
+// all returns what a request takes of all its GPUs together, in thousandths of a GPU.
 func (r *request) all() int { return r.gpus * r.milli }
 
-// share says whether the request is for a part of one GPU.
+// share reports whether the request is for a part of one GPU.
 func (r *request) share() bool { return r.gpus == 1 && r.milli < gpu.Whole }
 
-// deviceMemory is the memory of a device if the list of machines does not tell it. No request asks for it.
+// deviceMemory is the memory of a device if the list of machines does not give it. No request asks for memory of
+// devices.
 const deviceMemory = job.Size(16 << 30)
 
 func newCluster(machines []load.Machine) (*cluster, error) {
@@ -118,7 +119,7 @@ func (c *cluster) requests(all []load.Request) ([]*request, error) {
 	return out, nil
 }
 
-// accepted returns which models a request accepts that names these.
+// accepted returns which models are accepted by a request that names these models.
 func (c *cluster) accepted(models string) []bool {
 	if known := c.models[models]; known != nil {
 		return known
@@ -131,7 +132,7 @@ func (c *cluster) accepted(models string) []bool {
 	return out
 }
 
-// fits says whether the request fits at the machine now.
+// fits reports whether the request fits at the machine now.
 func (m *machine) fits(r *request) bool {
 	if m.cpu < r.cpu || m.memory < r.memory {
 		return false
@@ -142,7 +143,7 @@ func (m *machine) fits(r *request) bool {
 	return m.idle >= r.all() && r.models[m.model] && m.count(r.milli) >= r.gpus
 }
 
-// count returns how many devices have so much left.
+// count returns how many devices have at least this much left.
 func (m *machine) count(milli int) int {
 	n := 0
 	for _, left := range m.left {
@@ -178,8 +179,8 @@ func (m *machine) take(r *request, devices []int) error {
 	return nil
 }
 
-// sort is a bit for the kinds of requests that the policy GpuClustering tells apart: shares, and each number of whole
-// devices.
+// sort returns a bit for each kind of request that the policy GpuClustering distinguishes: shares, and each number of
+// whole devices. It returns 0 for a request without GPUs.
 func (r *request) sort() uint64 {
 	switch {
 	case r.gpus == 0:

@@ -1,7 +1,7 @@
 package placing
 
-// Worlds that nobody has published: machines and tables that are made from others, so that a policy is judged on more
-// than the files that it was tried on.
+// Unpublished variants: machines and tables that are derived from others, so that a policy is judged on more than the
+// files with which it was developed.
 
 import (
 	"cmp"
@@ -15,7 +15,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Resample returns as many requests, each a random one of the table.
+// Resample returns a table of the same length, each request a random one of the table.
 func Resample(table []load.Request, seed uint64) []load.Request {
 	r := rand.New(rand.NewPCG(seed, 2))
 	out := make([]load.Request, len(table))
@@ -26,8 +26,9 @@ func Resample(table []load.Request, seed uint64) []load.Request {
 	return out
 }
 
-// Pin has so large a part of the requests for GPUs ask for certain models. Each that it pins asks for the models that a
-// random pinned request for as many GPUs asks for in the table from. Requests that are pinned already count.
+// Pin makes a part of the requests for GPUs ask for certain models. A request that it pins gets the models of a random
+// pinned request for the same number of GPUs in the table from. Requests that are pinned already count towards the
+// part.
 func Pin(table, from []load.Request, part float64, seed uint64) []load.Request {
 	r := rand.New(rand.NewPCG(seed, 3))
 	models := map[int][]string{}
@@ -69,7 +70,8 @@ func Some(machines []load.Machine, part float64, seed uint64) []load.Machine {
 	return sorted(out[:int(part*float64(len(out)))])
 }
 
-// OtherMix returns machines of about as many GPUs in all. How many there are of each model and size is random.
+// OtherMix returns machines with about the same total number of GPUs. How many there are of each model and size is
+// random.
 func OtherMix(machines []load.Machine, seed uint64) []load.Machine {
 	r := rand.New(rand.NewPCG(seed, 5))
 	type sort struct {
@@ -105,8 +107,8 @@ func OtherMix(machines []load.Machine, seed uint64) []load.Machine {
 	return out
 }
 
-// AllOfSize returns machines of the same models with so many GPUs each, about as many GPUs in all, and the CPUs and the
-// memory of the others for each GPU.
+// AllOfSize returns machines of the same models that have this number of GPUs each. The total number of GPUs is about
+// the same, and so are the CPUs and the memory for each GPU.
 func AllOfSize(machines []load.Machine, gpus int) []load.Machine {
 	total := map[string]load.Machine{}
 	for _, m := range machines {
@@ -135,7 +137,7 @@ func AllOfSize(machines []load.Machine, gpus int) []load.Machine {
 	return out
 }
 
-// TimesCPUs returns machines with so many times the CPUs.
+// TimesCPUs returns the machines with their CPUs multiplied by times.
 func TimesCPUs(machines []load.Machine, times float64) []load.Machine {
 	out := slices.Clone(machines)
 	for i := range out {

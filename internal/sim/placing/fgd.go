@@ -8,12 +8,12 @@ import (
 	"slices"
 )
 
-// fgd remembers the score of each machine for each kind of request until something else is placed there.
+// fgd remembers the score of each machine for each kind of request, until something is placed on the machine.
 type fgd struct {
 	c      *cluster
 	target *target
 	now    []float64 // the fragmentation of each machine
-	at     []int     // the version of the machine at which it was worked out
+	at     []int     // the version of the machine for which now was computed
 	kinds  map[gpuKind][]scored
 	last   []scored // of the last request
 	after  []int
@@ -22,7 +22,7 @@ type fgd struct {
 // gpuKind is what a score depends on.
 type gpuKind struct{ cpu, gpus, milli int }
 
-// scored is a score, and the device for a share.
+// scored is a score, and for a share its device.
 type scored struct {
 	version int // of the machine, plus one; 0: none yet
 	score   int16
@@ -56,10 +56,10 @@ func (f *fgd) scoresOf(r *request, machines, scores []int) []int {
 	return scores
 }
 
-// device is the one that a share gets at the machine.
+// device returns the device that a share gets at the machine.
 func (f *fgd) device(machine int) int { return int(f.last[machine].device) }
 
-// score works out one machine.
+// score computes the score of one machine.
 func (f *fgd) score(i int, m *machine, r *request) scored {
 	if f.at[i] != m.version {
 		f.now[i], f.at[i] = f.target.fragment(m.model, m.cpu, m.left), m.version
@@ -79,7 +79,7 @@ func (f *fgd) score(i int, m *machine, r *request) scored {
 	}
 	for d, left := range m.left {
 		if left < r.milli || slices.Contains(m.left[:d], left) {
-			continue // it is too small, or scores as one before
+			continue // too little is left, or as much as on an earlier device, which scores the same
 		}
 		f.after[d] -= r.milli
 		if x := gradient(f.now[i] - f.target.fragment(m.model, m.cpu-r.cpu, f.after)); x > s.score {
@@ -90,5 +90,5 @@ func (f *fgd) score(i int, m *machine, r *request) scored {
 	return s
 }
 
-// gradient is the score of a placement that lowers the fragmentation by so much.
+// gradient returns the score of a placement that lowers the fragmentation by this much.
 func gradient(by float64) int16 { return int16(100 / (1 + math.Exp(-by/1000))) }

@@ -1,7 +1,7 @@
 package placing
 
-// Fragmentation: what is idle of the GPUs of a machine that a request of the target workload could not use. As in the
-// paper "Beware of Fragmentation" (USENIX ATC 2023).
+// Fragmentation: the idle part of a machine's GPUs that a request of the target workload could not use, as in the paper
+// "Beware of Fragmentation" (USENIX ATC 2023).
 
 import (
 	"cmp"
@@ -10,11 +10,12 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 )
 
-// target is the usual requests, and how often each comes.
+// target has the usual requests, and how often each comes.
 type target struct {
 	classes []class
 	sizes   []int // the thousandths of a device that classes ask for, each once
-	// What machine.fragment counts for each of sizes: the devices with so much left, and what is left of the others.
+	// What machine.fragment counts for each of sizes: the devices with at least that much left, and what is left of the
+	// others.
 	fit, less []int
 }
 
@@ -26,7 +27,7 @@ type class struct {
 	share     float64 // of the requests
 }
 
-// targetPart is which part of the requests the classes cover, from the most frequent on.
+// targetPart is the part of the requests that the classes cover, beginning with the most frequent.
 const targetPart = 0.95
 
 // targetOf groups the requests of a table by kind.
@@ -66,8 +67,8 @@ func targetOf(c *cluster, table []*request) *target {
 	return t
 }
 
-// fragment returns how many thousandths of the devices of a machine the usual requests cannot use, if so much is left.
-// It is not for use by several goroutines.
+// fragment returns how many thousandths of a machine's devices the usual requests cannot use, if this much is left. It
+// is not safe for concurrent use.
 func (t *target) fragment(model, cpu int, left []int) float64 {
 	if model < 0 {
 		return 0
@@ -98,5 +99,5 @@ func (t *target) fragment(model, cpu int, left []int) float64 {
 	return sum
 }
 
-// inPercent is the part of the GPUs of the cluster, in percent.
+// inPercent converts thousandths of GPUs to a percentage of the cluster's GPUs.
 func (c *cluster) inPercent(milli float64) float64 { return 100 * milli / float64(c.milli) }

@@ -11,11 +11,11 @@ import (
 	"github.com/musterhq/muster/scheduler/policy"
 )
 
-// Gate is one of the demands on the policies, and what was measured. Points are percent of all GPUs.
+// Gate is one demand on the policies, and what was measured. Points are percentages of all GPUs.
 type Gate struct {
 	Name  string
 	Aim   string  // what is demanded
-	Least float64 // in points, or
+	Least float64 // the least that meets the aim, in points
 	Got   float64 // what was measured
 	Where string  // the table, and the policy, that is the furthest from the aim; empty for a mean
 	Met   bool
@@ -25,7 +25,7 @@ type Gate struct {
 const (
 	fragBelow   = -0.2 // frag against FGD, on any table
 	packBelow   = -0.3 // pack against the lesser of BestFit and GpuPacking, on any table
-	fragMean    = 0.5  // frag against FGD, in the mean over the tables
+	fragMean    = 0.5  // frag against FGD, mean over the tables
 	fragStretch = 0.9
 	pinnedAbove = 5    // frag against FGD, on a table of which a third is pinned
 	sampleLoss  = -0.5 // a policy that chooses from a sample, against the same one that sees all machines
@@ -35,13 +35,14 @@ const (
 // Sample is how many random candidates a policy chooses from in the gate on samples.
 const Sample = 64
 
-// Judged returns the study of these tables that has the figures of all gates. Its seeds are to be set.
+// Judged returns the study of these tables that has the figures of all gates. The caller sets its seeds.
 func Judged(tables []Table) Study {
 	return Study{Tables: tables, Policies: policy.Names(), Candidates: []int{0, Sample}, Yardsticks: []string{FGD, BestFit, GpuPacking}}
 }
 
-// WithPinned adds two tables to these: the first one and the one where most requests name models, with a third of the
-// requests for GPUs pinned to models as in the latter. If no request names a model, it adds none.
+// WithPinned adds pinned copies of two tables: of the first one, and of the one in which the most requests name models.
+// In a copy, a third of the requests for GPUs is pinned to models as in the latter table. If no request names a model,
+// it adds no table.
 func WithPinned(tables []Table) []Table {
 	most, from := 0, 0
 	for i, t := range tables {
@@ -103,7 +104,7 @@ func Gates(figures []Figure) []Gate {
 	return gates
 }
 
-// reached compares in thousandths of a point, so that a figure on the border does not depend on the last bit.
+// reached compares in thousandths of a point, so that a figure at the limit does not depend on rounding errors.
 func reached(got, least float64) bool { return math.Round(1000*got) >= math.Round(1000*least) }
 
 // margin is by how many points one figure is above another.
@@ -156,7 +157,7 @@ func lesser(figures []Figure) []margin {
 	return fit
 }
 
-// sampled compares a policy that chooses from a sample with itself.
+// sampled compares a policy that chooses from a sample with the same policy that sees all machines.
 func sampled(figures []Figure, policy string) []margin {
 	var out []margin
 	for _, f := range figures {
@@ -167,8 +168,8 @@ func sampled(figures []Figure, policy string) []margin {
 	return out
 }
 
-// Reproduced is the gate on the published policies: each is as near its published figure as the published means
-// vary. Published has the figures by table and policy. It returns false if no figure was published.
+// Reproduced returns the gate on the published policies: each must be as near to its published figure as the published
+// means vary. published has the figures by table and policy. It returns false if no figure was published.
 func Reproduced(figures []Figure, published map[[2]string]float64) (Gate, bool) {
 	var ms []margin
 	for _, f := range figures {

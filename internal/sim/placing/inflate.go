@@ -16,14 +16,14 @@ import (
 // Inflation is how much of the GPUs the published lists ask for, in percent.
 const Inflation = 130
 
-// draws is how many numbers the published experiment drew between the list and the ranks. It is measured: with it the
-// published figures come out.
+// draws is how many random numbers the published experiment drew between the list and the ranks. It was found by
+// trying: with it the published figures are reproduced.
 const draws = 10
 
 // Inflate returns the arrivals of a seed: all requests of the table in random order, then random ones of them until the
-// list asks for so many percent of the GPUs. The draw that is compared with the end counts the thousandths of one of
-// its devices only, as the published code did. The added ones have "-tuned-" and a number after their name. If the
-// table asks for more than so much, random ones are taken out instead.
+// list asks for percent of the GPUs. To decide whether a request still fits below that limit, only the thousandths of
+// one of its devices are counted, as in the published code. Added requests have "-tuned-" and a number after their
+// name. If the table asks for more, random requests are removed instead.
 //
 // Ranks are the order of the machines in which the published policies break ties: see Config.Ranks.
 func Inflate(machines []load.Machine, table []load.Request, seed int64, percent int) (arrivals []load.Request, ranks []int, err error) {

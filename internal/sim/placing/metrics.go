@@ -1,13 +1,13 @@
 package placing
 
-// The figures of a run, by how much of the GPUs the requests so far have asked for.
+// The figures of a run, by the part of the GPUs that the requests so far have asked for.
 
 import "math"
 
-// MaxPercent is the last bin: requests that come when more has been asked for are placed, and do not count.
+// MaxPercent is the last bin. Requests that come when more has been asked for are placed, but do not count.
 const MaxPercent = 130
 
-// Result is what came of a run.
+// Result is the result of a run.
 type Result struct {
 	Policy     string
 	Candidates int // 0: all
@@ -16,21 +16,21 @@ type Result struct {
 	Milli      int // thousandths of all GPUs
 	Placed     int
 	Rejected   int
-	Used       int // thousandths of GPUs that are allocated in the end
+	Used       int // thousandths of GPUs that are allocated at the end
 	Bins       [MaxPercent + 1]Bin
 }
 
-// Bin is the mean over the requests at whose arrival the requests so far, rejected ones too, had asked for as many
-// percent of all GPUs as the index of the bin, rounded to the nearest, halves to the even one.
+// Bin has means over some requests. The bin of a request is the percentage of all GPUs that the requests until its
+// arrival had asked for, including rejected ones. It is rounded to the nearest number, and halves to the even one.
 type Bin struct {
 	Arrivals int
 	Alloc    float64 // allocated, in percent of all GPUs
 	Frag     float64 // idle and of no use to the usual requests, in percent of all GPUs
-	Ratio    float64 // the same in percent of what is idle
+	Ratio    float64 // the same, in percent of what is idle
 }
 
-// At returns the figures once the requests have asked for so many percent of the GPUs. It returns false if none came
-// at this load.
+// At returns the figures once the requests have asked for this percentage of the GPUs. It returns false if no request
+// came at this load.
 func (r *Result) At(percent int) (Bin, bool) {
 	if percent < 0 || percent > MaxPercent || r.Bins[percent].Arrivals == 0 {
 		return Bin{}, false
@@ -38,7 +38,7 @@ func (r *Result) At(percent int) (Bin, bool) {
 	return r.Bins[percent], true
 }
 
-// Last returns the bin of the highest load that came, and that load in percent.
+// Last returns the bin of the highest load, and that load in percent.
 func (r *Result) Last() (Bin, int) {
 	for x := MaxPercent; x >= 0; x-- {
 		if r.Bins[x].Arrivals > 0 {
@@ -69,7 +69,7 @@ func newMeter(c *cluster, t *target) *meter {
 	return m
 }
 
-// arrived counts a request that was placed at a machine, or rejected if that is -1.
+// arrived counts a request that was placed at a machine; if at is -1, it was rejected.
 func (m *meter) arrived(r *request, at int) {
 	m.asked += r.all()
 	if at < 0 {

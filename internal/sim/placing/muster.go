@@ -1,6 +1,6 @@
 package placing
 
-// The policies of muster: the machines as the table of hosts of a scheduler, and the code that places its tasks.
+// The policies of muster: they use the machines as a scheduler's table of hosts, and the code that places its tasks.
 
 import (
 	"fmt"
@@ -17,7 +17,7 @@ import (
 	"github.com/musterhq/muster/scheduler/policy"
 )
 
-// muster is the hosts as a scheduler knows them.
+// muster has the hosts as a scheduler knows them.
 type muster struct {
 	fleet  fleet.Table
 	placer *place.Placer
@@ -32,8 +32,8 @@ type muster struct {
 // epoch is the time of all decisions.
 var epoch = time.Unix(0, 0)
 
-// newMuster returns the policy with the usual requests of the workload. The hosts joined the cluster in random order,
-// and each decision looks at them from a random one on, as a daemon does.
+// newMuster returns the policy with the usual requests of the workload. The hosts join in random order, and each
+// decision begins to look at a random host, as in a daemon.
 func newMuster(cfg *Config, c *cluster, p policy.Policy, workload []*request) *muster {
 	m := &muster{
 		fleet: fleet.NewTable(), policy: p, tasks: map[job.Resources]*place.Task{}, index: map[job.Peer]int{},
@@ -57,7 +57,7 @@ func newMuster(cfg *Config, c *cluster, p policy.Policy, workload []*request) *m
 	return m
 }
 
-// helloOf is what the machine says of itself at the beginning.
+// helloOf returns the Hello that the machine's host would send.
 func helloOf(of *load.Machine, m *machine, devices []gpu.Device) contract.Hello {
 	h := contract.Hello{Profile: contract.Profile{
 		Name: m.name, CPUs: m.cpu, Memory: m.memory, Worker: true, Drivers: []string{contract.DriverExec}, Labels: of.Labels,
@@ -72,7 +72,7 @@ func helloOf(of *load.Machine, m *machine, devices []gpu.Device) contract.Hello 
 	return h
 }
 
-// task returns the task that asks for the same.
+// task returns a task that asks for these resources. Equal resources get the same task.
 func (m *muster) task(need job.Resources) *place.Task {
 	t := m.tasks[need]
 	if t == nil {
@@ -89,7 +89,7 @@ func (m *muster) task(need job.Resources) *place.Task {
 	return t
 }
 
-// choose decides as a scheduler does for a task of its own.
+// choose decides as a scheduler does for one of its tasks.
 func (m *muster) choose(r *request) (at int, devices []int) {
 	m.fleet.Count(epoch)
 	d := m.placer.Decide(m.task(r.need), m.random.IntN(len(m.hosts)), epoch)
@@ -105,7 +105,7 @@ func (m *muster) choose(r *request) (at int, devices []int) {
 	return m.index[d.Host.Peer], m.chosen
 }
 
-// placed has the host say what it has left.
+// placed updates what the host has left, as the host would report it.
 func (m *muster) placed(r *request, at int, devices []int) {
 	h := m.hosts[at]
 	free := h.Free

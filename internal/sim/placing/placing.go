@@ -1,10 +1,10 @@
 // Package placing is the placement experiment of public traces: requests arrive one at a time and never leave. Each is
 // placed at once, or rejected for good because it fits at no machine. The figure is the part of all GPUs that is
-// allocated once the requests so far have asked for a part of them.
+// allocated, as a function of the part of them that the requests so far have asked for.
 //
-// The policies of muster choose by package scheduler/place, the code that places the tasks of a daemon. Beside them are
-// the policies of the paper "Beware of Fragmentation" (USENIX ATC 2023), as published. Whoever chooses, this package
-// checks each choice against its own account of what is free.
+// The policies of muster choose with package scheduler/place, the code that places the tasks of a daemon. The other
+// policies are those of the paper "Beware of Fragmentation" (USENIX ATC 2023), as published. This package checks each
+// choice against its own account of what is free.
 //
 // CPUs are counted in thousandths, GPUs in thousandths of a device. See docs/adr, ADR 98.
 package placing
@@ -20,25 +20,26 @@ import (
 	"github.com/musterhq/muster/scheduler/policy"
 )
 
-// Config is one run of the experiment.
+// Config configures one run of the experiment.
 type Config struct {
 	Machines []load.Machine
 	Arrivals []load.Request // in the order in which they arrive
 	Workload []load.Request // the table from which the usual requests are estimated; nil: the arrivals
 	Policy   string         // one of Policies
-	// Candidates is how many random machines with room the policy chooses from; 0: all.
+	// Candidates is the number of random machines, of those where the request fits, from which the policy chooses; 0:
+	// all.
 	Candidates int
 	Seed       int64
-	// Ranks decide between machines that the published policies score alike: the smallest wins. It has a number for
-	// each machine; nil: the order of the names. Inflate returns those of the published runs.
+	// Ranks has a number for each machine. Of machines with equal scores, the published policies take the one with the
+	// smallest rank. nil: the order of the names. Inflate returns the ranks of the published runs.
 	Ranks []int
-	// Log gets each decision, in the order of arrival; an error ends the run. Nil: nobody wants them.
+	// Log gets each decision, in the order of arrival; an error ends the run. It may be nil.
 	Log func(Decision) error
-	// Progress is told now and then how many of the requests have been placed or rejected. Nil: nobody wants to know.
+	// Progress is called now and then with how many of the requests have been placed or rejected. It may be nil.
 	Progress func(done, of int)
 }
 
-// Decision is what became of one request.
+// Decision is the decision about one request.
 type Decision struct {
 	Request string // its name
 	Machine int    // index in Config.Machines; -1: it fits at none
@@ -46,7 +47,7 @@ type Decision struct {
 	Milli   int    // thousandths of each of these GPUs
 }
 
-// progressEvery is after how many requests Progress is told.
+// progressEvery is the number of requests between two calls of Progress.
 const progressEvery = 256
 
 // Policies returns the names of the policies: those of muster, then the published ones.
@@ -65,7 +66,7 @@ type chooser interface {
 	// choose returns a machine where the request fits, and the devices that it gets there; -1 if there is none. The
 	// devices are valid until the next call.
 	choose(r *request) (machine int, devices []int)
-	// placed tells that the cluster has given the request what was chosen.
+	// placed says that the cluster has given the request what was chosen.
 	placed(r *request, machine int, devices []int)
 }
 
@@ -113,14 +114,14 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	return m.result(&cfg), nil
 }
 
-// tell reports the progress, if somebody wants to know.
+// tell reports the progress, if Progress is set.
 func (c *Config) tell(done, of int) {
 	if c.Progress != nil {
 		c.Progress(done, of)
 	}
 }
 
-// log logs the decision, if somebody wants it.
+// log logs the decision, if Log is set.
 func (c *Config) log(d Decision) error {
 	if c.Log == nil {
 		return nil
@@ -128,7 +129,7 @@ func (c *Config) log(d Decision) error {
 	return c.Log(d)
 }
 
-// decide has the policy choose, and takes what was chosen. It returns an error if the choice is not legal.
+// decide lets the policy choose, and takes what was chosen. It returns an error if the choice is not legal.
 func (c *cluster) decide(ch chooser, r *request) (Decision, error) {
 	at, devices := ch.choose(r)
 	if at < 0 {
@@ -155,7 +156,7 @@ func newChooser(cfg *Config, c *cluster, workload []*request) (chooser, error) {
 	return newPublished(cfg, c, workload)
 }
 
-// The bounds of what a machine may have are those of a host.
+// checkMachine applies the bounds of a host to what a machine has.
 func checkMachine(m *load.Machine) error {
 	switch {
 	case m.GPUs < 0 || m.GPUs > contract.MaxGPUs:

@@ -1,8 +1,8 @@
 package placing
 
-// The policies of the paper "Beware of Fragmentation" (USENIX ATC 2023), with the whole numbers and the order of the
-// machines that its published code had. A policy scores each machine from 0 to 100, and the highest score wins; of equal
-// ones the machine of the smallest rank.
+// The policies of the paper "Beware of Fragmentation" (USENIX ATC 2023), with the integer arithmetic and the order of
+// machines of its published code. A policy scores each machine from 0 to 100, and the highest score wins. Of equal
+// scores, the machine with the smallest rank wins.
 
 import (
 	"cmp"
@@ -32,7 +32,7 @@ const (
 	largestMilli = 8 * gpu.Whole
 )
 
-// published is one of these policies.
+// published is one of the published policies.
 type published struct {
 	c          *cluster
 	ranks      []int
@@ -110,7 +110,7 @@ func (p *published) choose(r *request) (at int, devices []int) {
 
 func (p *published) placed(*request, int, []int) {}
 
-// best returns the machine of the highest score, of equal ones that of the smallest rank.
+// best returns the machine with the highest score; of equal ones, that with the smallest rank.
 func (p *published) best(scores []int) int {
 	p.scores = scores
 	best := 0
@@ -122,8 +122,8 @@ func (p *published) best(scores []int) int {
 	return p.fits[best]
 }
 
-// devices returns the devices that the request gets at the machine: this one if it is for a share, else the first that
-// are wholly free.
+// devices returns the devices that the request gets at the machine: device if the request is for a share, otherwise the
+// first devices that are wholly free.
 func (p *published) devices(r *request, at, device int) []int {
 	p.chosen = p.chosen[:0]
 	if r.share() {
@@ -162,12 +162,12 @@ func (p *published) anyDevice(r *request, at int) int {
 	return p.open[p.random.IntN(len(p.open))]
 }
 
-// bestFit prefers the machine where the least is left.
+// bestFit prefers the machine with the least left.
 func bestFit(m *machine, r *request) int {
 	return int(100 * (1 - 0.5*float64(m.cpu-r.cpu)/largestCPU - 0.5*float64(m.idle-r.all())/largestMilli))
 }
 
-// stretch spreads the scores from 0 to 100, in whole numbers.
+// stretch spreads the scores over 0 to 100, in whole numbers.
 func stretch(scores []int) {
 	least, most := slices.Min(scores), slices.Max(scores)
 	for i := range scores {
@@ -179,13 +179,13 @@ func stretch(scores []int) {
 	}
 }
 
-// dotProd prefers the machine where the product of what is left and what is asked for is the least.
+// dotProd prefers the machine with the least dot product of what is left and what is asked for.
 func dotProd(m *machine, r *request) int {
 	return int(100 * (1 - (float64(m.cpu)/largestCPU*float64(r.cpu)/largestCPU+
 		float64(m.idle)/largestMilli*float64(r.all())/largestMilli)/2))
 }
 
-// gpuPacking prefers devices in use, then machines in use, then empty machines with few devices.
+// gpuPacking prefers devices in use, then other devices of machines in use, then empty machines with few devices.
 func (p *published) gpuPacking(m *machine, r *request) int {
 	if r.gpus == 0 {
 		return 0

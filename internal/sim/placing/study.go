@@ -15,7 +15,7 @@ import (
 	"github.com/musterhq/muster/internal/sim/load"
 )
 
-// Table is a table of requests. Lists of arrivals are made from it, and the usual requests estimated.
+// Table is a table of requests. Lists of arrivals are made from it, and the usual requests are estimated from it.
 type Table struct {
 	Name     string
 	Machines []load.Machine
@@ -23,7 +23,7 @@ type Table struct {
 	Pinned   bool // a third of its requests for GPUs ask for certain models
 }
 
-// Study is many runs. Each table is placed with each policy, each number of candidates and each seed.
+// Study is a set of runs. Each table is placed with each policy, each number of candidates and each seed.
 type Study struct {
 	Tables     []Table
 	Policies   []string
@@ -34,7 +34,7 @@ type Study struct {
 	Progress   func(done, of int) // as Config.Progress, in runs
 }
 
-// Figure is the mean over the seeds of a table, in percent of its GPUs.
+// Figure has means over the seeds of a table, in percent of all GPUs.
 type Figure struct {
 	Table      string
 	Pinned     bool
@@ -178,7 +178,7 @@ func find(figures []Figure, table, policy string, candidates int) (Figure, bool)
 	return figures[i], true
 }
 
-// each lists what is different among the figures, in their order.
+// each lists the distinct values of the figures, in their order.
 func each[T comparable](figures []Figure, of func(Figure) T) []T {
 	var out []T
 	for _, f := range figures {
@@ -225,7 +225,7 @@ func WriteTable(w io.Writer, figures []Figure) error {
 	return err
 }
 
-// named is a policy with the number of its candidates, if they are not all.
+// named returns the name of a policy, with the number of its candidates if there is a limit.
 func named(policy string, candidates int) string {
 	if candidates == 0 {
 		return policy
