@@ -199,7 +199,7 @@ func (a *allocation) environment(ctx context.Context) ([]string, error) {
 	return env, nil
 }
 
-// nodes names the nodes of the job.
+// nodes returns the names of the job's nodes.
 func (a *allocation) nodes() string {
 	var names []string
 	for _, t := range a.job.Tasks {

@@ -69,7 +69,7 @@ func (v watchVerbs) audit(c *cli.Context) error {
 	return view.print(l)
 }
 
-// auditColumns are the columns of an entry of the audit log.
+// auditColumns returns the columns of an entry of the audit log.
 func auditColumns() table.Columns[api.AuditEntry] {
 	type entry = api.AuditEntry
 	at := func(e entry) *time.Time { return &e.Time }
@@ -87,7 +87,7 @@ func auditColumns() table.Columns[api.AuditEntry] {
 	}
 }
 
-// auditActor says who it was, and from where.
+// auditActor returns who acted, and from where.
 func auditActor(e *api.AuditEntry) string {
 	from := string(e.From)
 	switch {
@@ -112,7 +112,7 @@ func addressOf(multiaddr string) string {
 	return multiaddr
 }
 
-// auditObject says what it was about, and how it ended if it was not done.
+// auditObject returns the object of the act, and how the act ended if it was not done.
 func auditObject(e *api.AuditEntry) string {
 	text := e.Object
 	if e.Peer != "" && string(e.Peer) == text || len(text) > 40 {

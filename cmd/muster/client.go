@@ -18,7 +18,7 @@ import (
 	"github.com/musterhq/muster/internal/daemon"
 )
 
-// clientFlags are the flags of every verb that talks to a daemon. They may come before the verb.
+// clientFlags returns the flags of every verb that talks to a daemon. They may come before the verb.
 func clientFlags(more ...cli.Flag) []cli.Flag {
 	return append(more,
 		&cli.StringFlag{Name: "socket", Usage: "`PATH` of the daemon's socket", EnvVars: []string{"MUSTER_SOCKET"}, Value: daemon.FindSocket()},

@@ -77,7 +77,7 @@ func givenUp(d api.Death) string {
 
 func countTasks(n int) string { return fmt.Sprintf("%d %s", n, plural(n, "task", "tasks")) }
 
-// deathQuestion says what is known of the node and what would happen.
+// deathQuestion returns a question that says what is known of the node, and what would happen.
 func deathQuestion(d api.Death, now time.Time) string {
 	seen := "was never seen by this daemon"
 	if d.LastSeenAt != nil {

@@ -156,7 +156,7 @@ func (v watchVerbs) printLog(events []api.Event) error {
 	return nil
 }
 
-// eventColumns are the columns of an event.
+// eventColumns returns the columns of an event.
 func eventColumns() table.Columns[api.Event] {
 	type event = api.Event
 	return table.Columns[event]{
@@ -218,7 +218,7 @@ func eventNode(e api.Event) string {
 	return ""
 }
 
-// eventText says what happened in one line.
+// eventText returns one line that says what happened.
 func eventText(e api.Event) string {
 	switch {
 	case e.Job != nil:

@@ -55,7 +55,7 @@ func severalRows(w *table.Sheet, j api.Job) {
 	}
 }
 
-// page names the first tasks of a job, about a hundred.
+// page returns the numbers of the first tasks of a job, about a hundred.
 func page(j api.Job, l job.Layout) string {
 	last := min(99, j.TaskCount-1)
 	first, end, _ := strings.Cut(l.Name(l.Number(0)), ".")

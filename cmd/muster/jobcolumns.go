@@ -12,7 +12,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// jobColumns are the columns of a job. start says that the listing is about when jobs start.
+// jobColumns returns the columns of a job. start says that the listing is about when jobs start.
 func jobColumns(start bool) table.Columns[api.Job] {
 	took, startLevel := table.Usual, table.Chosen
 	if start {
@@ -147,5 +147,5 @@ func exitOf(j api.Job) int {
 	return *j.ExitCode
 }
 
-// ownerOf names the node whose daemon keeps the job.
+// ownerOf returns the name of the node whose daemon owns the job.
 func ownerOf(j api.Job) string { return cmp.Or(j.OwnerName, string(j.Owner), "-") }

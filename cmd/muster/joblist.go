@@ -197,14 +197,14 @@ func (f jobChoice) follow(ctx context.Context, client *api.Client, n news[api.Jo
 // before reports whether a job was submitted before those that the flags choose.
 func (f jobChoice) before(j api.Job) bool { return j.SubmittedAt.Add(-j.Ahead()).Before(f.since) }
 
-// includes reports whether a job is one of those that the flags choose. It may have ended since it was listed.
+// includes reports whether the flags choose a job. The job may have changed since it was listed.
 func (f jobChoice) includes(j api.Job) bool {
 	named, err := path.Match(f.Name, j.Name)
 	return (f.User == "" || j.User == f.User) && (f.Name == "" || err == nil && named) && !f.before(j) &&
 		(f.any || slices.Contains(f.States, j.State))
 }
 
-// lookOfJob is what must change of a job so that a line about it is worth printing.
+// lookOfJob returns the part of a job whose change is worth a line.
 func lookOfJob(j api.Job) string {
 	return string(j.State) + " " + reasonOf(j) + " " + placeOf(j) + " " + jobGPUs(j)
 }

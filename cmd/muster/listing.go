@@ -18,7 +18,7 @@ import (
 	"github.com/musterhq/muster/cmd/muster/table"
 )
 
-// listFlags are the flags of every listing.
+// listFlags returns the flags of every listing.
 func listFlags(more ...cli.Flag) []cli.Flag {
 	return shapeFlags(append(more, &cli.IntFlag{Name: "limit", Aliases: []string{"n"}, Usage: "at most `N` rows, the first ones", DefaultText: "all"})...)
 }
@@ -39,7 +39,7 @@ func shapeFlags(more ...cli.Flag) []cli.Flag {
 type view[T any] struct {
 	streams
 
-	all     func([]T) table.Columns[T] // the columns, for items of which some may have the same name
+	all     func([]T) table.Columns[T] // the columns, for items that may have equal names
 	form    string                     // one of the forms below
 	columns string                     // that -o names
 	level   table.Level                // of the columns, if -o names none

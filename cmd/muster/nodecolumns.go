@@ -13,7 +13,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// nodeColumns are the columns of a node, for a listing of these nodes.
+// nodeColumns returns the columns of a node, for a listing of these nodes.
 func nodeColumns(nodes []api.Node) table.Columns[api.Node] {
 	called := namesOf(nodes, func(n api.Node) (string, job.Peer) { return n.Name, n.ID })
 	return table.Columns[api.Node]{
@@ -92,7 +92,7 @@ func gpuSummary(gpus []api.GPU) string {
 	return dash(strings.Join(parts, ", "))
 }
 
-// gpuColumns are the columns of a GPU, for a listing of these GPUs.
+// gpuColumns returns the columns of a GPU, for a listing of these GPUs.
 func gpuColumns(gpus []api.GPU) table.Columns[api.GPU] {
 	called := namesOf(gpus, func(g api.GPU) (string, job.Peer) { return g.Node, g.NodeID })
 	return table.Columns[api.GPU]{
@@ -158,7 +158,7 @@ func gpuGiven(g api.GPU) string {
 // share writes a number of GPUs, in which a share of a GPU counts as a fraction.
 func share(gpus float64) string { return strconv.FormatFloat(math.Round(gpus*1000)/1000, 'f', -1, 64) }
 
-// gpuJobs names the jobs of a GPU.
+// gpuJobs returns the jobs of a GPU.
 func gpuJobs(g api.GPU) string {
 	ids := make([]string, 0, len(g.Jobs))
 	for _, id := range g.Jobs {

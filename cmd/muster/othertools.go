@@ -96,7 +96,7 @@ func nearFlag(flags []cli.Flag, word string) string {
 	return ""
 }
 
-// verbsAbsent are the verbs of Docker that muster has no counterpart for: what to do instead.
+// verbsAbsent has the verbs of Docker that muster has no counterpart for, and says what to do instead.
 var verbsAbsent = map[string]string{
 	"pull": "the Docker engine of a node pulls the image of a job when the job starts", "login": "nodes pull without credentials; pull private images on them beforehand",
 	"build": "build and push the image with docker", "push": "build and push the image with docker",
@@ -104,7 +104,7 @@ var verbsAbsent = map[string]string{
 	"pause": "`muster hold` keeps a job from starting; one that runs goes on", "rename": "--name names a job when it is submitted",
 }
 
-// flagsAbsent are flags of Docker that a verb lacks, by the verb and the flag: what to do instead.
+// flagsAbsent has the flags of Docker that a verb lacks, by verb and flag, and says what to do instead.
 var flagsAbsent = map[string]map[string]string{
 	"run": {
 		"rm": "containers are always removed when they end", "publish": noPorts, "P": noPorts, "publish-all": noPorts,
@@ -168,7 +168,7 @@ var otherNames = map[string][]string{
 	"run": {"submit"}, "jobs": {"ps", "ls", "list", "queue"}, "show": {"info", "describe", "inspect"}, "logs": {"tail"}, "cancel": {"kill", "stop"},
 }
 
-// inDocker are flags of a job that have another meaning in Docker, or values of another form: what to write for Docker's.
+// inDocker has the flags of a job that have another meaning or other values in Docker, and says what to write instead.
 var inDocker = map[string]string{
 	"dependency": "Docker's -d is `muster submit` without -d",
 	"error":      "Docker's -e K=V is --env K=V",

@@ -14,7 +14,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// peerColumns are the columns of a peer, for a listing of these peers.
+// peerColumns returns the columns of a peer, for a listing of these peers.
 func peerColumns(peers []api.Peer) table.Columns[api.Peer] {
 	called := namesOf(peers, func(p api.Peer) (string, job.Peer) { return p.Name, p.ID })
 	name := func(p api.Peer) string {
@@ -33,7 +33,7 @@ func peerColumns(peers []api.Peer) table.Columns[api.Peer] {
 	}
 }
 
-// revokedColumns are the columns of the peers that are out of the cluster.
+// revokedColumns returns the columns of the peers that are out of the cluster.
 func revokedColumns() table.Columns[api.Peer] {
 	since := func(p api.Peer) *time.Time { return &p.Revoked.At }
 	return table.Columns[api.Peer]{

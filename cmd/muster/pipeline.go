@@ -192,7 +192,7 @@ func (s several) failed(i int, key string, err error) error {
 	return wrapped
 }
 
-// label names a job of the file for people.
+// label returns the name of a job of the file, for people.
 func (s several) label(i int) string {
 	j := s.file.Jobs[i]
 	if j.Spec.Name == "" {

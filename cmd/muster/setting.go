@@ -47,13 +47,13 @@ func of[T any](name, usage string, in func(*daemonConfig) *T, read func(string) 
 	}
 }
 
-// text is a setting that is stored as it is written.
+// text returns a setting whose value is stored as it is written.
 func text(name, usage string, in func(*daemonConfig) *string) setting {
 	same := func(v string) string { return v }
 	return of(name, usage, in, func(v string) (string, error) { return v, nil }, same)
 }
 
-// choice is one of several words.
+// choice returns a setting whose value is one of several words.
 func choice(name, usage string, in func(*daemonConfig) *string, words ...string) setting {
 	s := text(name, usage, in)
 	s.words = words
@@ -70,7 +70,7 @@ func choice(name, usage string, in func(*daemonConfig) *string, words ...string)
 	return s
 }
 
-// toggle is a switch.
+// toggle returns a setting that is a switch.
 func toggle(name, usage string, in func(*daemonConfig) *bool) setting {
 	return of(name, usage, in, func(v string) (bool, error) {
 		on, err := strconv.ParseBool(v)
@@ -81,7 +81,7 @@ func toggle(name, usage string, in func(*daemonConfig) *bool) setting {
 	}, strconv.FormatBool)
 }
 
-// count is a number from 0 on.
+// count returns a setting whose value is a number from 0 on.
 func count(name, usage string, in func(*daemonConfig) *int) setting {
 	return of(name, usage, in, func(v string) (n int, err error) {
 		if err = number(v, &n); err == nil && n < 0 {
@@ -91,17 +91,17 @@ func count(name, usage string, in func(*daemonConfig) *int) setting {
 	}, strconv.Itoa)
 }
 
-// sized is a number of bytes with its unit.
+// sized returns a setting whose value is a number of bytes with its unit.
 func sized(name, usage string, in func(*daemonConfig) *job.Size) setting {
 	return of(name, usage, in, func(v string) (n job.Size, err error) { return n, n.UnmarshalText([]byte(v)) }, job.Size.String)
 }
 
-// lasting is a time.
+// lasting returns a setting whose value is a duration.
 func lasting(name, usage string, in func(*daemonConfig) *job.Duration) setting {
 	return of(name, usage, in, func(v string) (d job.Duration, err error) { return d, d.UnmarshalText([]byte(v)) }, job.Duration.String)
 }
 
-// texts is a list of words; check, if not nil, refuses a word.
+// texts returns a setting whose value is a list of words; check, if not nil, refuses a word.
 func texts(name, usage string, in func(*daemonConfig) *[]string, check func(string) error) setting {
 	return setting{
 		name: name, usage: usage, many: true,
@@ -122,7 +122,7 @@ func texts(name, usage string, in func(*daemonConfig) *[]string, check func(stri
 	}
 }
 
-// pairs is a list of K=V, in a file also a map; check refuses a pair.
+// pairs returns a setting whose value is a list of K=V, in a file also a map; check refuses a pair.
 func pairs(name, usage string, in func(*daemonConfig) *map[string]string, check func(k, v string) error) setting {
 	return setting{
 		name: name, usage: usage, many: true,

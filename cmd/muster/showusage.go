@@ -47,7 +47,7 @@ func usageRows(w *table.Sheet, j api.Job, t api.Task, now *api.TaskUsage) {
 	}
 }
 
-// usageLines says what a task has used of what its job asked for.
+// usageLines returns how much a task has used of what its job asked for.
 func usageLines(j api.Job, t api.Task, u *api.Used) (lines []string) {
 	need := j.Resources
 	if u.CPUSeconds != nil {
@@ -87,7 +87,8 @@ func ofWhole(x, whole float64, text string) string {
 	return fmt.Sprintf(" of %s (%.0f%%)", text, 100*x/whole)
 }
 
-// idleFor says for how long a GPU has been idle, or since when by the clock of its node, if that has an earlier version.
+// idleFor returns for how long a GPU has been idle. If its node has an earlier version, it returns since when, by the
+// node's clock.
 func idleFor(g api.IdleGPU) string {
 	if g.Seconds == 0 {
 		return "since " + clock(&g.Since)

@@ -69,7 +69,7 @@ func scenarioOf(c *cli.Context) (s *scenario.Scenario, notes []string, err error
 	return s, notes, err
 }
 
-// checkFlags refuses values that no load can make right.
+// checkFlags refuses values that are wrong for every load.
 func checkFlags(c *cli.Context) error {
 	for _, f := range []string{"candidates", "schedulers"} {
 		if n := c.Int(f); n < 0 || c.IsSet(f) && n == 0 {
@@ -98,8 +98,9 @@ func checkFlags(c *cli.Context) error {
 	return nil
 }
 
-// orderOf returns the order that the flag names. Without it, tables of jobs that may be preempted go by what the
-// schedulers know of them, and all else by age, as in the daemons.
+// orderOf returns the order that the flag names. Without the flag, a table whose jobs may all be preempted is ordered
+// by remaining work, or by the use so far if the schedulers do not know how long jobs run. All other loads are ordered
+// by age, as in the daemons.
 func orderOf(c *cli.Context, s *scenario.Scenario) contract.OrderBy {
 	if name := c.String("order"); name != "" {
 		order, _ := contract.ParseOrder(name)
@@ -115,7 +116,7 @@ func orderOf(c *cli.Context, s *scenario.Scenario) contract.OrderBy {
 	return contract.ByAttained
 }
 
-// maxWaitOf returns how long jobs wait before they go first; 0: however long.
+// maxWaitOf returns how long jobs wait until they go before all others; 0: they never do.
 func maxWaitOf(c *cli.Context) (time.Duration, error) {
 	if !c.IsSet("max-wait") {
 		return 0, nil
@@ -162,7 +163,7 @@ func topologyOf(c *cli.Context) (t *fabric.Topology, shape string, err error) {
 	}
 }
 
-// readBounded reads a file of at most so many bytes.
+// readBounded reads a file of at most this number of bytes.
 func readBounded(name string, most int64) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -212,7 +213,7 @@ func isNumber(text string) bool {
 	return err == nil
 }
 
-// isFile says whether the value of a flag that may be a file or a text is a file.
+// isFile reports whether the value of a flag is a file; otherwise it is a text.
 func isFile(text string) bool {
 	if _, err := os.Stat(text); err == nil {
 		return true
@@ -220,7 +221,7 @@ func isFile(text string) bool {
 	return slices.Contains([]string{".csv", ".yaml", ".yml", ".txt"}, filepath.Ext(text))
 }
 
-// leafHosts are the hosts of a leaf of the networks that flags describe; 0: a file describes it.
+// leafHosts returns the number of hosts on a leaf of a network that flags describe; 0 if a file describes the network.
 func leafHosts(c *cli.Context) int {
 	switch c.String("topology") {
 	case "leaf-spine":
@@ -282,7 +283,7 @@ func jobsOf(c *cli.Context, s *scenario.Scenario) (jobs []load.Job, notes []stri
 	return jobs, append(notes, more...), err
 }
 
-// scaled moves the submissions as --load asks, and keeps the jobs as --save-jobs asks.
+// scaled moves the submissions as --load says, and writes the jobs to the file of --save-jobs.
 func scaled(c *cli.Context, l *load.Load) error {
 	if text := c.String("load"); text != "" {
 		part, err := load.ParseOffered(text)
@@ -304,7 +305,7 @@ func scaled(c *cli.Context, l *load.Load) error {
 	return errors.Join(load.WriteJobs(f, l.Jobs), f.Close())
 }
 
-// faultsOf reads the script and draws those that have a rate.
+// faultsOf reads the faults of the script, and draws the faults that have a rate.
 func faultsOf(c *cli.Context, s *scenario.Scenario) ([]scenario.Fault, error) {
 	var out []scenario.Fault
 	if name := c.String("faults"); name != "" {

@@ -1,6 +1,6 @@
 package main
 
-// What a simulation leaves: a summary or JSON, a log, a page.
+// The output of a simulation: a summary or JSON, a log, a page.
 
 import (
 	"bufio"
@@ -23,7 +23,7 @@ type simulationFiles struct {
 	page    *os.File
 }
 
-// newSimulationFiles creates them before anything is simulated, so that a wrong path costs nothing.
+// newSimulationFiles creates the files before anything is simulated, so that a wrong path is reported at once.
 func newSimulationFiles(c *cli.Context, l *load.Load) (*simulationFiles, error) {
 	o := &simulationFiles{}
 	create := func(flag string) (*os.File, error) {
@@ -48,7 +48,7 @@ func newSimulationFiles(c *cli.Context, l *load.Load) (*simulationFiles, error) 
 	return o, err
 }
 
-// sink takes the records for the log; nil: nobody wants them.
+// sink returns the sink that writes the log; nil if there is no log.
 func (o *simulationFiles) sink() record.Sink { //nolint:ireturn // nil must be a nil interface
 	if o.log == nil {
 		return nil

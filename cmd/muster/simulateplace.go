@@ -64,7 +64,7 @@ func (v hostVerbs) place(c *cli.Context) error {
 	return v.printSimulation(c, d, files)
 }
 
-// placementFiles creates the files of the experiment. Finish ends the log.
+// placementFiles creates the files of the experiment. finish ends the log.
 func placementFiles(c *cli.Context, cfg *placing.Config) (files *simulationFiles, finish func() error, err error) {
 	files = &simulationFiles{}
 	if name := c.String("report"); name != "" {
@@ -85,7 +85,7 @@ func placementFiles(c *cli.Context, cfg *placing.Config) (files *simulationFiles
 	return files, func() error { return errors.Join(w.Flush(), f.Close()) }, nil
 }
 
-// compared are the run that was asked for, and those of the policies to compare it with.
+// compared returns the requested run, and the runs of the policies with which it is compared.
 func compared(cfg *placing.Config, yardsticks string) []placing.Config {
 	var names []string
 	switch yardsticks {
@@ -154,7 +154,7 @@ func placementOf(c *cli.Context) (*placing.Config, error) {
 	return cfg, err
 }
 
-// placementReport is a result as the document has it.
+// placementReport converts a result for the document.
 func placementReport(r *placing.Result) *report.Placement {
 	p := &report.Placement{Placed: r.Placed, Rejected: r.Rejected}
 	if b, ok := r.At(100); ok {

@@ -11,7 +11,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// sinceFlag is --since of a verb that shows only so recent things.
+// sinceFlag returns the flag --since of a verb that shows only recent things.
 func sinceFlag(only string) *cli.StringFlag {
 	return &cli.StringFlag{Name: "since", Usage: only + " since `T`: so long ago, such as 2h, or a time such as 08:00, 2026-12-01 or 2026-12-01T08:00"}
 }
@@ -24,7 +24,7 @@ func onlyMe(c *cli.Context) error {
 	return nil
 }
 
-// sinceOf returns the time that --since means: so long before now, or a time in the past. The zero time is no limit.
+// sinceOf returns the time that --since means: a duration before now, or a time in the past. The zero time is no limit.
 func sinceOf(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -37,7 +37,7 @@ func sinceOf(text string, now time.Time) (time.Time, error) {
 	case err != nil:
 		return at, fmt.Errorf("%.40q: want a duration such as 2h, or a time such as 08:00, 2026-12-01 or 2026-12-01T08:00", text)
 	case at.After(now):
-		at = at.AddDate(0, 0, -1) // a time of day that has passed means tomorrow to --begin
+		at = at.AddDate(0, 0, -1) // --begin takes a time of day that has passed for tomorrow
 	}
 	return at, nil
 }

@@ -183,7 +183,7 @@ func slurmExport(s *job.Spec, v string) error {
 
 func slurmLater(*job.Spec, string) error { return job.ErrNotYet }
 
-// slurmFeatures refuses the forms of sbatch that request different features for different nodes of a job.
+// slurmFeatures refuses the forms [a|b] and a*2 of sbatch, which are about all nodes of a job together.
 func slurmFeatures(v string) error {
 	switch {
 	case strings.Contains(v, "["):

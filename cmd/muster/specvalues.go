@@ -37,7 +37,7 @@ func readEachLine(ctx context.Context, r specReader, s *job.Spec, path string) (
 	return nil
 }
 
-// setArray takes the indices of an array. Without any the job would be a single task, which nobody means.
+// setArray takes the indices of an array. It refuses an empty text, because the job would then be a single task.
 func setArray(s *job.Spec, v string) error {
 	if v == "" {
 		return errors.New("it names no index")
@@ -59,7 +59,7 @@ func splitList(v, comma string) []string {
 	return names
 }
 
-// nodeList is list for nodes: a comma in brackets separates numbers, as in n[1-3,7].
+// nodeList is like list, for nodes: a comma in brackets separates numbers, as in n[1-3,7].
 func nodeList(v string) []string {
 	open := false
 	return splitList(strings.Map(func(r rune) rune {

@@ -57,7 +57,7 @@ func (v watchVerbs) story(c *cli.Context) error {
 	}
 }
 
-// storyColumns are the columns of an event of a job with these tasks.
+// storyColumns returns the columns of an event of a job with these tasks.
 func storyColumns(l job.Layout) table.Columns[api.JobEvent] {
 	type event = api.JobEvent
 	task := func(e event) string {
@@ -106,7 +106,7 @@ func storyExit(e api.JobEvent) string {
 	return strconv.Itoa(*e.ExitCode)
 }
 
-// storyText says what the other columns do not.
+// storyText returns what the other columns do not say.
 func storyText(e api.JobEvent) string {
 	var parts []string
 	add := func(given bool, text string) {

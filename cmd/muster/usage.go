@@ -140,7 +140,7 @@ type usageAsker struct {
 	silent map[string]bool // guarded by mu: names of owners
 }
 
-// ask returns the usage of those of the jobs whose owners answer, in order.
+// ask returns, in order, the usage of the jobs whose owners answer.
 func (a *usageAsker) ask(ctx context.Context, jobs []api.Job) (all []api.JobUsage, err error) {
 	answers, errs := make([]*api.JobUsage, len(jobs)), make([]error, len(jobs))
 	slots := make(chan struct{}, usageAtOnce)
@@ -219,7 +219,7 @@ func grouped(all []api.JobUsage, by string, group func(u *api.JobUsage) string) 
 	return rows
 }
 
-// usageColumns are the columns of a row for each group.
+// usageColumns returns the columns of a listing with a row for each group.
 func usageColumns(by string) table.Columns[usageRow] {
 	figure := func(name, help string, level table.Level, of func(usageRow) *float64, text func(float64) string) table.Column[usageRow] {
 		return table.Column[usageRow]{Name: name, Help: help, Level: level, Cell: func(u usageRow) string {

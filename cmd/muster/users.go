@@ -46,7 +46,7 @@ func (v clusterVerbs) usersCommand() *cli.Command {
 	}
 }
 
-// userColumns are the columns of a user, or of a project.
+// userColumns returns the columns of a user, or of a project.
 func userColumns() table.Columns[api.User] {
 	count := func(name, help string, of func(api.User) int) table.Column[api.User] {
 		return table.Column[api.User]{Name: name, Help: help, Cell: func(u api.User) string { return strconv.Itoa(of(u)) }, Order: table.By(of)}
