@@ -51,7 +51,7 @@ func memoryOf(milli int, named, capacity job.Size) job.Size {
 // Fits reports whether the device could serve the need if it were free.
 func Fits(d Device, need job.Resources) bool { return Misfit(d, need) == "" }
 
-// Misfit says why the device could never serve the need; it is empty if it could.
+// Misfit returns why the device could never serve the need; empty if it could.
 func Misfit(d Device, need job.Resources) string {
 	switch {
 	case need.GPUModel != "" && !d.Is(need.GPUModel):

@@ -143,7 +143,7 @@ func (d *Dependencies) add(part string, draft bool) error {
 	return nil
 }
 
-// cutLast is strings.Cut around the last separator.
+// cutLast is like strings.Cut, but cuts around the last separator.
 func cutLast(s, separator string) (before, after string, found bool) {
 	if i := strings.LastIndex(s, separator); i >= 0 {
 		return s[:i], s[i+len(separator):], true
@@ -192,7 +192,7 @@ func (s Spec) checkDependencies(draft bool) error {
 	return nil
 }
 
-// ValidateDraft is Validate for a job that is not submitted yet, see ParseDependencies.
+// ValidateDraft is like Validate, for a job that is not submitted yet; see ParseDependencies.
 func (s Spec) ValidateDraft() error {
 	if err := s.checkDependencies(true); err != nil {
 		return err

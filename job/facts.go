@@ -137,8 +137,8 @@ var factTable = map[string]*fact{
 // archAliases are other names of architectures.
 var archAliases = map[string]string{"x86_64": "amd64", "aarch64": "arm64"}
 
-// CheckOwnLabel is CheckLabel for a label that this host is to have: its name must not be that of a fact, which would
-// hide the label.
+// CheckOwnLabel is like CheckLabel, for a label of this host. Its name must not be that of a fact, because the fact
+// would hide the label.
 func CheckOwnLabel(k, v string) error {
 	if _, isFact := factTable[k]; isFact || strings.HasPrefix(k, gpuPrefix) {
 		return fmt.Errorf("label %.60q: each node tells its %s by itself; choose another name", k+"="+v, k)

@@ -16,7 +16,7 @@ type Fencing struct {
 // Known reports whether the host has reported its fencing.
 func (f Fencing) Known() bool { return f.Boot != "" }
 
-// Restarted reports whether the host was booted anew between f and now.
+// Restarted reports whether the host was rebooted between f and now.
 func (f Fencing) Restarted(now Fencing) bool { return f.Known() && now.Known() && f.Boot != now.Boot }
 
 // String returns "yes" if Certain holds, "no" if not, and "unknown" if the host does not say.

@@ -61,7 +61,7 @@ type Spec struct {
 	// a job whose dependencies can never be met is cancelled
 	KillOnInvalidDep bool   `json:"kill_on_invalid_dep,omitempty"`
 	Exclusive        bool   `json:"exclusive,omitempty"` // each task has its host for itself
-	Project          string `json:"project,omitempty"`   // which also counts the usage, besides the user
+	Project          string `json:"project,omitempty"`   // to which the usage counts, besides the user
 	Constraint       string `json:"constraint,omitempty"`
 	Prefer           string `json:"prefer,omitempty"` // see ParsePrefer
 	// Constraint and Prefer match only labels that an inviter has signed for the host

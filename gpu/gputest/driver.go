@@ -120,7 +120,8 @@ func (d *Driver) Status(ctx context.Context) ([]gpu.Status, error) {
 	return all, nil
 }
 
-// Grant returns a variable with the UUIDs of the devices, and closes the major number Major but for their device files.
+// Grant returns a variable with the UUIDs of the devices, and closes all device files with the major number Major
+// except those of these devices.
 func (d *Driver) Grant(devices []gpu.Device, _ job.Resources) gpu.Grant {
 	g, uuids := gpu.Grant{}, make([]string, len(devices))
 	closed := gpu.Closed{Major: Major, Minors: 256}

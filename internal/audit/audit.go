@@ -165,7 +165,7 @@ var actions = map[Action]struct {
 // Known reports whether there is such an action.
 func (a Action) Known() bool { return actions[a].what != "" }
 
-// What says what the action is, in a sentence without its period.
+// What returns a description of the action: a sentence without its period.
 func (a Action) What() string { return actions[a].what }
 
 // classOf returns the class whose allowance an entry uses.
@@ -238,7 +238,7 @@ func (e *Entry) tidy() {
 	e.Details = kept
 }
 
-// Valid reports whether an entry has the form that this package writes. An entry from another daemon may not.
+// Valid reports whether an entry has the form that this package writes. An entry from another daemon may not have it.
 func (e *Entry) Valid() bool {
 	texts := []string{
 		string(e.Action), string(e.Outcome), e.Code, e.Reason, e.User, string(e.From), e.Address, string(e.Peer), e.PeerName, e.Object, e.Last,

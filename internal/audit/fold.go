@@ -1,6 +1,6 @@
 package audit
 
-// Allowances: how many entries of its own each actor gets, and the counting of those beyond.
+// Allowances: how many entries each actor may write, and the counting of further entries.
 
 import (
 	"slices"

@@ -43,7 +43,7 @@ type purpose struct {
 	called                bool // the host has answered an announcement of the owner
 }
 
-// link is the link between an owner and a host. It is made when it is first needed.
+// link returns the link between an owner and a host. It makes the link when it is first needed.
 func (w *World) link(o *owner, h *host) *link {
 	if l := o.links[h.peer]; l != nil {
 		return l

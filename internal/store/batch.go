@@ -38,7 +38,7 @@ func (b Batch) SetMessage(key []byte, m proto.Message) error {
 // Delete deletes a key if it exists.
 func (b Batch) Delete(key []byte) error { return b.b.Delete(key, nil) }
 
-// DeleteRange deletes the keys from from to before to.
+// DeleteRange deletes the keys from from up to, but without, to.
 func (b Batch) DeleteRange(from, to []byte) error { return b.b.DeleteRange(from, to, nil) }
 
 // WriteSync writes the batch that fill makes. When it returns, this write and all before it survive a power cut. If
@@ -98,7 +98,7 @@ func (s *Store) ReadPrefix(prefix []byte, f func(key, val []byte) error) error {
 	return s.ReadRange(prefix, after(prefix), f)
 }
 
-// ReadRange is ReadPrefix for the keys from from to before to.
+// ReadRange is like ReadPrefix, for the keys from from up to, but without, to.
 func (s *Store) ReadRange(from, to []byte, f func(key, val []byte) error) (err error) {
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
 	if err != nil {

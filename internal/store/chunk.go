@@ -45,8 +45,8 @@ type chunkFormat struct {
 // manifestFormat is that of the list of the database's files.
 var manifestFormat = chunkFormat{header: manifestHeader, first: firstManifestKind, last: lastManifestKind}
 
-// logFormats are those of a write-ahead log. All chunks of a log have the same format, and no chunk is whole in the
-// other format.
+// logFormats returns the possible formats of a write-ahead log. All chunks of a log have the same format, and no chunk
+// is whole in the other format.
 func logFormats(number uint32) []chunkFormat {
 	return []chunkFormat{
 		{header: logHeader, first: firstLogKind, last: lastLogKind, number: number},

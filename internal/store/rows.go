@@ -24,7 +24,7 @@ func (s *Store) Rows(g job.Group) *Rows {
 	return &Rows{store: s, prefix: "s/" + g.String() + "/j/", files: "s/" + g.String() + "/f/", applied: []byte("r/" + g.String() + "/a")}
 }
 
-// key is the key of one part of a job. All job ids have the same length, so the parts of a job directly follow its
+// key returns the key of one part of a job. All job ids have the same length, so the parts of a job directly follow its
 // header.
 func (r *Rows) key(id job.ID, part string) []byte {
 	if part == job.PartFile {

@@ -68,7 +68,7 @@ func (e noRoomError) Error() string {
 
 func (noRoomError) Is(target error) bool { return target == ErrNoRoom }
 
-// WhyNoRoom says for people why there is no space for new work; empty if there is.
+// WhyNoRoom returns, for people, why there is no space for new work; empty if there is space.
 func WhyNoRoom(s *Store) string {
 	err := s.CheckSpace()
 	if err == nil {

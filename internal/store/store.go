@@ -83,7 +83,7 @@ type Config struct {
 	FS vfs.FS
 }
 
-// DefaultConfig is a valid configuration except for Dir, which is empty.
+// DefaultConfig returns a configuration that is valid except for Dir, which is empty.
 func DefaultConfig() Config { return Config{Reserve: defaultReserve} }
 
 // Validate returns an error that names the first bad value.

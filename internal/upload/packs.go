@@ -39,7 +39,7 @@ type indexEntry struct {
 	size uint32
 }
 
-// path is the file of a pack.
+// path returns the path of a pack's file.
 func (ps *packs) path(name string) string { return filepath.Join(ps.dir, name) }
 
 // add adds a pack and its chunks to the index.
@@ -77,7 +77,7 @@ func (ps *packs) has(r Ref) bool {
 	return true
 }
 
-// hasOf is has for a chunk that lies in a pack of the user.
+// hasOf is like has, but only for a chunk that lies in a pack of the user.
 func (ps *packs) hasOf(user userID, r Ref) bool {
 	there, _ := ps.find(r.Hash)
 	return there.pack != nil && there.pack.user == user && ps.has(r)

@@ -78,7 +78,7 @@ func (q *quota) fits(user userID, n int64) error {
 	return nil
 }
 
-// pruneTarget is how many bytes pruning leaves, unless more must be kept.
+// pruneTarget returns how many bytes pruning leaves, unless more must be kept.
 func (q *quota) pruneTarget() int64 { return q.most / 5 * 4 }
 
 // reserve counts n bytes that are about to be written. It prunes the store if there is no space for them.

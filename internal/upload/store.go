@@ -185,7 +185,7 @@ func (s *Store) PutTree(text []byte, user string) (Hash, []Ref, error) {
 	return h, missing, err
 }
 
-// storeTree is PutTree for a tree that was checked, without the sync.
+// storeTree is like PutTree, for a tree that is checked already, and without the sync.
 func (s *Store) storeTree(h Hash, t Tree, text []byte, user userID) ([]Ref, error) {
 	missing, err := s.missing(user, t.Chunks())
 	if err != nil {

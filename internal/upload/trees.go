@@ -33,7 +33,7 @@ type keptTree struct {
 	size int64 // of its encoding
 }
 
-// path is the file of a tree.
+// path returns the path of a tree's file.
 func (ts *trees) path(h Hash) string { return filepath.Join(ts.dir, h.String()) }
 
 // add adds a tree whose bytes are counted already.

@@ -22,7 +22,7 @@ type Ring struct {
 	first   int // index of the oldest sample
 }
 
-// Add adds a sample. If it is older than the newest one, the clock was set back, and the ring begins anew.
+// Add adds a sample. If it is older than the newest one, the clock was set back, and the ring starts again, empty.
 func (r *Ring) Add(s Sample) {
 	now, n := s.At.UnixNano(), len(r.at)
 	if n > 0 && now < r.at[(r.first+n-1)%n] {

@@ -133,7 +133,7 @@ func (r *faults) end(f Fault) {
 	r.waiting.unblock()
 }
 
-// on returns the running tasks with a part on a machine, the one that began first first.
+// on returns the running tasks with a part on a machine, in the order of their starts.
 func (r *faults) on(machine int) (all []*item) {
 	for _, x := range r.running {
 		if slices.ContainsFunc(x.where, func(a record.Alloc) bool { return a.Machine == machine }) {
@@ -189,7 +189,7 @@ func (r *faults) fail(x *item, known time.Duration) {
 	x.resumes = x.resumes || kept > 0
 	r.sink.Take(record.Record{At: r.now, Kind: record.Lost, Job: x.job, Task: x.task})
 	if known == math.MaxInt64 {
-		return // nobody ever lets it run again
+		return // the task never runs again
 	}
 	r.unknown++
 	r.at(known, func() {

@@ -135,7 +135,7 @@ func (e *ends) first() (time.Duration, bool) {
 	return e.items[0].end, true
 }
 
-// due removes a task that ends by then; nil if there is none.
+// due removes and returns a task that ends by this time; nil if there is none.
 func (e *ends) due(at time.Duration) *item {
 	if t, ok := e.first(); !ok || t > at {
 		return nil

@@ -87,7 +87,7 @@ func NewDHT(cfg Config, hosts int, net Network, timeline fabric.Timeline, delive
 	return d, nil
 }
 
-// Publish stores a new version of a host's news. It waits while an older version is being stored.
+// Publish stores a new version of a host's news. The new version waits while an older one is being stored.
 func (d *DHT) Publish(host int, version uint32) {
 	if d.board.publish(host, version) && !d.storing[host] {
 		d.put(host)

@@ -36,7 +36,7 @@ func DefaultConfig() Config {
 	return Config{Seed: 1, Interval: time.Second, Fanout: 2, Header: 64, Entry: 160}
 }
 
-// Validate names the first value that is out of range.
+// Validate returns an error that names the first value that is out of range.
 func (c Config) Validate() error {
 	switch {
 	case c.Interval <= 0:

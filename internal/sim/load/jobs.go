@@ -178,7 +178,7 @@ func (rd *jobReader) timeLimit() job.Duration {
 	return job.Duration(rd.seconds("time_limit_s", job.MaxTimeLimit))
 }
 
-// limit sets the time limit of a job from the one that its source gives.
+// limit sets the time limit of a job. given is the limit that its source gives.
 func (rd *jobReader) limit(j *Job, given job.Duration) {
 	if given > 0 && given.D() < j.Runs {
 		rd.fail("duration_s", "longer than the job's time limit of %s, so it could not do its work", given)

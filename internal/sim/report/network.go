@@ -22,7 +22,7 @@ type Network struct {
 	Paths    []PathUse `json:"paths,omitempty"`   // of files, those with the most bytes first
 }
 
-// PathName names a path by the nodes on it; "a link" if there are none.
+// PathName returns the name of a path, made of the nodes on it; "a link" if there are none.
 func PathName(names []string, nodes []int) string {
 	if len(nodes) == 0 {
 		return "a link"
@@ -60,10 +60,10 @@ type End struct {
 	Switch  int `json:"switch"`
 }
 
-// AtMachine is the end of a link at a machine, an index in load.Load.Machines.
+// AtMachine returns the end of a link at a machine, which is an index in load.Load.Machines.
 func AtMachine(i int) End { return End{Machine: i, Switch: -1} }
 
-// AtSwitch is the end of a link at a switch, an index in Network.Switches.
+// AtSwitch returns the end of a link at a switch, which is an index in Network.Switches.
 func AtSwitch(i int) End { return End{Machine: -1, Switch: i} }
 
 // PathUse is how often a path was taken by the files of jobs.

@@ -25,7 +25,7 @@ func spreadOf(values []float64) Spread {
 // round keeps six digits after the point: microseconds, or millionths of a whole.
 func round(x float64) float64 { return math.Round(x*1e6) / 1e6 }
 
-// over is a/b, and 0 if there is nothing to divide by.
+// over returns a/b, or 0 if b is 0.
 func over(a, b float64) float64 {
 	if b == 0 {
 		return 0
