@@ -145,7 +145,7 @@ func (a *allocation) hold(ctx, feeding context.Context) (release func(), err err
 		ends = append(ends, w)
 		inputs.Go(func() {
 			began := sync.OnceFunc(func() { ready <- struct{}{} })
-			_, _ = a.client.SendInput(feeding, a.job.ID, t.Task, api.Input{From: r, Began: began}) // the job's end is reported elsewhere
+			_, _ = a.client.SendInput(feeding, a.job.ID, t.Task, api.Input{From: r, Began: began}) // the end is reported elsewhere
 			began()
 		})
 	}

@@ -40,10 +40,10 @@ type board struct {
 	reach    histogram
 	unknown  int64 // pairs in samples of which nothing was known
 	sampled  int64
-	unspread int64 // published versions that 99 % of the hosts do not know
+	unspread int64 // published versions that fewer than 99 % of the readers know
 }
 
-// spread holds the versions of a host's news that fewer than 99 % of the hosts know yet, in ascending order.
+// spread holds the versions of a host's news that fewer than 99 % of the readers know yet, in ascending order.
 type spread struct{ versions []wave }
 
 // maxWaves bounds the versions of one host whose spread is tracked. Older ones count as not spread.
@@ -234,7 +234,7 @@ func (b *board) sample() {
 	}
 }
 
-// Figures say how well news has spread.
+// Figures say how well news has spread. Readers are the hosts that should learn the news; by default all.
 type Figures struct {
 	Pushes  int64 // messages with news, acknowledgements apart
 	Entries int64 // news in them
@@ -242,8 +242,8 @@ type Figures struct {
 	AgeMean, AgeP99     time.Duration // of what hosts believe of others: since it was published, over all samples
 	Unknown             float64       // share of pairs in the samples of which nothing was known
 	DelayMean, DelayP99 time.Duration // from the publication until a host learns it
-	ReachMean, ReachP99 time.Duration // from the publication until 99 % of all hosts know it, or a newer version
-	Reached, Unreached  int64         // versions that 99 % of all hosts know, and the other versions
+	ReachMean, ReachP99 time.Duration // from the publication until 99 % of the readers know it, or a newer version
+	Reached, Unreached  int64         // versions that 99 % of the readers know, and the other versions
 }
 
 // Figures returns the figures so far.

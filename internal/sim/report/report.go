@@ -90,7 +90,7 @@ type Information struct {
 	LinkBytes   float64 `json:"bytes_per_link"`
 	AgeMean     float64 `json:"age_mean_s"`
 	AgeP99      float64 `json:"age_p99_s"`
-	Reach99     float64 `json:"reach_99_s"` // until 99 % of the hosts know a version
+	Reach99     float64 `json:"reach_99_s"` // until 99 % of the hosts know a version; with the DHT, of the schedulers
 	Unreachable int     `json:"unreachable"`
 	// only set on request; then everything else is about the news alone
 	Stale     float64 `json:"stale_s,omitempty"`   // delay between arrival and belief
