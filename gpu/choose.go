@@ -73,9 +73,10 @@ func linkDistance(a, b *slot, l Link) int {
 }
 
 // Choose chooses free devices for a need. For several devices it chooses the best-linked free set: one NVLink island if
-// possible, else the nearest by PCIe; of sets with equal links one on a single socket, and a single NUMA node. For a single device it chooses the least useful one that fits: the smallest, then
-// the one whose neighbours are taken. For a share it chooses the device with the least left over, so one that is
-// already shared if possible. The choice is deterministic.
+// possible, else the nearest by PCIe; of sets with equal links it prefers one on a single socket, and a single NUMA
+// node. For a single device it chooses the least useful one that fits: the smallest, then the one whose neighbours are
+// taken. For a share it chooses the device with the least left over, so one that is already shared if possible. The
+// choice is deterministic.
 func (p *Pool) Choose(need job.Resources) ([]string, bool) {
 	var chosen []int
 	switch milli := Milli(need); {

@@ -69,7 +69,8 @@ func GlobNode(text string) bool { return strings.ContainsAny(text, nodeSpecial) 
 const nodeSpecial = `*?[]\`
 
 // ParseNodes parses a list of nodes. Each entry is a name, a glob, a peer ID, the end of one, a name and an ID with "="
-// between them, or a name with a list of numbers such as n[1-3,7] or n[001-128]. The list is kept as it is: n[1-5000] costs no more than n1.
+// between them, or a name with a list of numbers such as n[1-3,7] or n[001-128]. Lists of numbers are not expanded:
+// n[1-5000] costs no more than n1.
 func ParseNodes(list []string) (Nodes, error) {
 	if len(list) > maxNodes {
 		return Nodes{}, fmt.Errorf("%d entries; at most %d", len(list), maxNodes)

@@ -28,7 +28,8 @@ func (s setting) shows(get func(daemonConfig) string) setting {
 	return s
 }
 
-// reloads marks a setting whose new value a running daemon applies when its file is read again; see internal/daemon/reload.go.
+// reloads marks a setting whose new value a running daemon applies when it reads its file again; see
+// internal/daemon/reload.go.
 func (s setting) reloads() setting {
 	s.live = true
 	return s

@@ -84,8 +84,8 @@ func (r *Rows) File(id job.ID) ([]byte, error) {
 	return text, nil
 }
 
-// Load calls each with every row but job files; the rows of a job come together, its header first. It stops at an error of each and
-// returns it.
+// Load calls each with every row except job files. The rows of a job come together, its header first. If each returns
+// an error, Load stops and returns it.
 func (r *Rows) Load(each func(job.Row) error) error {
 	return r.read([]byte(r.prefix), after([]byte(r.prefix)), each)
 }

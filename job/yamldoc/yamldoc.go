@@ -52,8 +52,8 @@ func (e *Error) FormatError(_, _ bool) string {
 	return fmt.Sprintf("[%d:%d] %s", e.at.Position.Line, e.at.Position.Column, e.message)
 }
 
-// Parse parses the documents of a text within bounds. The library panics on some malformed texts, which is an error here. A text that
-// exceeds a bound is an *Error.
+// Parse parses the documents of a text within bounds. The library panics on some malformed texts; Parse returns an
+// error for them. A text that exceeds a bound is an *Error.
 func Parse(text []byte, within Bounds) (file *ast.File, err error) {
 	defer func() {
 		if r := recover(); r != nil {

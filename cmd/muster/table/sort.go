@@ -13,7 +13,8 @@ func By[T any, K cmp.Ordered](key func(T) K) func(a, b T) int {
 	return func(a, b T) int { return cmp.Compare(key(a), key(b)) }
 }
 
-// Sorter returns the order that a list such as user,-submitted means. A dash before a column, or :desc behind it, reverses it.
+// Sorter returns the order that a list such as user,-submitted means. A dash before a column, or :desc after it,
+// reverses the column's order.
 func (all Columns[T]) Sorter(list string) (func(a, b T) int, error) {
 	var orders []func(a, b T) int
 	for text := range strings.SplitSeq(list, ",") {
