@@ -77,12 +77,14 @@ func (qs *Quotas) refuse(user string, need job.Resources, why string) (times int
 		}
 		qs.users[user] = q
 	}
+	if q.open || !q.covers(need) { // else the host refuses another of several offers that it had at the same time
+		q.asked++
+	}
 	q.open, q.probe = false, 0
 	if q.why = why; why == "" {
 		q.why = "its user holds enough there"
 	}
 	q.refuse(need)
-	q.asked++
 	qs.seq++
 	q.seq = qs.seq
 	return q.asked, forgotten
@@ -90,13 +92,15 @@ func (qs *Quotas) refuse(user string, need job.Resources, why string) (times int
 
 // refuseUser notes that the host has no account of the user. It returns the same as refuse.
 func (qs *Quotas) refuseUser(user string) (times int, forgotten string) {
-	asked := 0
+	asked := 1
 	if q := qs.users[user]; q != nil && q.lacks {
-		asked = q.asked
+		if asked = q.asked; q.open {
+			asked++
+		}
 	}
 	_, forgotten = qs.refuse(user, job.Resources{}, "it has no such user")
 	q := qs.users[user]
-	q.lacks, q.asked = true, asked+1
+	q.lacks, q.asked = true, asked
 	return q.asked, forgotten
 }
 

@@ -55,3 +55,26 @@ func TestQuotaProbe(t *testing.T) {
 		t.Fatalf("refused %d times since the user held less", times)
 	}
 }
+
+// A host may refuse many offers of a user at once. They count as one refusal, so that the pause does not grow to the longest
+// one at once. After the quota was opened the next refusal counts again.
+func TestRefusalsAtOnceCountOnce(t *testing.T) {
+	need := job.Resources{CPUs: 2}
+	for name, refuse := range map[string]func(*Quotas) int{
+		"quota":   func(qs *Quotas) int { times, _ := qs.refuse("amy", need, "over"); return times },
+		"account": func(qs *Quotas) int { times, _ := qs.refuseUser("amy"); return times },
+	} {
+		var qs Quotas
+		for range 8 {
+			if times := refuse(&qs); times != 1 {
+				t.Fatalf("%s: %d refusals, want 1", name, times)
+			}
+		}
+		qs.Open("amy")
+		for range 8 {
+			if times := refuse(&qs); times != 2 {
+				t.Fatalf("%s: %d refusals after it was opened, want 2", name, times)
+			}
+		}
+	}
+}
