@@ -17,6 +17,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/internal/testkit/needtest"
 )
 
@@ -27,6 +28,7 @@ const screensDir = "../cmd/muster/manual/screens"
 // stage is the cluster on which the screens are run.
 type stage struct {
 	env  []string
+	n1   *daemon           // asked about the cluster
 	real *strings.Replacer // what is shown in place of what this run has
 }
 
@@ -51,6 +53,7 @@ func newStage(t *testing.T) stage {
 		d.untilNodes(3)
 	}
 	return stage{
+		n1: n1,
 		env: append(os.Environ(), "PATH="+filepath.Dir(n1.program)+":"+os.Getenv("PATH"), "MUSTER_SOCKET="+n1.socket, "S4="+n4.socket,
 			fmt.Sprintf("N3=%d", n3.cmd.Process.Pid), "HTTP="+addr, "TOKEN="+token, "TZ=UTC", "LC_ALL=C.UTF-8"),
 		real: strings.NewReplacer(n1.dir, "/run/muster", n4.dir, "/run/muster"),
@@ -63,9 +66,20 @@ var last = []string{"muster-node-declare-dead", "muster-join"}
 // A mark precedes the output of each command in that of the shell.
 const mark = "\x01command\x01"
 
+// untilAtRest waits until no node holds a task. A job of the screen before is over before n1 hears that its node is free.
+func (s stage) untilAtRest() {
+	s.n1.t.Helper()
+	until(s.n1, "the cluster", "at rest", s.n1.nodes, func(list api.Listing[api.Node]) bool {
+		return !slices.ContainsFunc(list.Items, func(n api.Node) bool {
+			return n.State == "ready" && n.Free.CPUs != n.CPUs
+		})
+	})
+}
+
 // play runs the commands of a screen in one shell, and returns the screen with their output.
 func (s stage) play(t *testing.T, text string) string {
 	t.Helper()
+	s.untilAtRest()
 	dir := t.TempDir()
 	var script strings.Builder
 	script.WriteString("cp \"$TOKEN\" token\n")
