@@ -208,7 +208,6 @@ func setRequester(header http.Header, a requester) {
 	if a.operator || a.scraper {
 		header.Set(headerOperator, "1")
 	}
-	header.Set(headerHop, "1")
 }
 
 // chunks is a pool of buffers of logChunk bytes for forwarding.

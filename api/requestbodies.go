@@ -8,7 +8,6 @@ const (
 	headerUser     = "Muster-User"     // the user, as stated by the forwarding daemon
 	headerOperator = "Muster-Operator" // "1" if that user may change the jobs of others
 	headerCursor   = "Muster-Cursor"   // of a listing of jobs: the cursor of the next page, as in its field next
-	headerHop      = "Muster-Hop"      // set by a daemon: answer from your own data
 	headerAttempt  = "Muster-Attempt"  // number of the attempt whose log this is
 	headerOffset   = "Muster-Offset"   // offset in the log of the first byte of the body
 	headerEnd      = "Muster-End"      // trailer: the offset after the last byte; if it is missing, the body was cut off

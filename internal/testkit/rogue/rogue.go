@@ -128,7 +128,7 @@ func (p *Peer) decode(to job.Peer) peer.ID {
 
 // Operator is the header of a request by an operator of this name.
 func Operator(user string) http.Header {
-	return http.Header{"Muster-User": {user}, "Muster-Operator": {"1"}, "Muster-Hop": {"1"}}
+	return http.Header{"Muster-User": {user}, "Muster-Operator": {"1"}}
 }
 
 // Reply is the answer to a request.
