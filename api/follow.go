@@ -30,8 +30,8 @@ const (
 	peerFollowers = 4               // streams of one peer: the current one, and broken ones whose end is not noticed yet
 	maxProgress   = 64 << 10        // bytes of one line: at most job.MaxRanges ranges
 	parentsWithin = 3 * time.Second // for the answers of the owners of parent jobs, when a job is submitted
-	// hopelessWithin replaces parentsWithin if no known host could run the job: it will probably be refused for that.
-	hopelessWithin = 100 * time.Millisecond
+	// hopelessAfter is when they are waited for no more if no known host could run the job: it will probably be refused for that.
+	hopelessAfter  = 100 * time.Millisecond
 	parentsAtATime = 16 // owners that are asked at the same time
 )
 
@@ -314,19 +314,13 @@ func followError(ctx context.Context, err error) error {
 	return errors.New(cause(err))
 }
 
-// unknownParents returns the jobs that a spec depends on and that do not exist, as their owners say. Jobs of owners that do
-// not answer in time are left out.
-func (r *followRoutes) unknownParents(ctx context.Context, s job.Spec, within time.Duration) []job.ID {
-	d, err := job.ParseDependencies(s.Dependency, false)
-	if err != nil || len(d.Terms) == 0 {
-		return nil // an invalid dependency is refused later, by the owner of the new job
-	}
+// unknownParents returns the jobs of a dependency that do not exist, as their owners say. Jobs of owners that do not answer
+// until ctx ends are left out.
+func (r *followRoutes) unknownParents(ctx context.Context, d job.Dependencies) []job.ID {
 	groups := map[job.Group][]job.Follow{}
 	for _, id := range d.IDs() {
 		groups[id.Group()] = append(groups[id.Group()], job.Follow{Job: id})
 	}
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
 	var mu sync.Mutex
 	var unknown []job.ID
 	var asking sync.WaitGroup

@@ -60,11 +60,9 @@ func (r *jobRoutes) submit(ctx context.Context, in *submitInput) (*jobOutput, er
 		return nil, err
 	}
 	a := requesterOf(ctx)
-	wait := r.parentsWait(ctx, spec, a.user)
-	hidden := make(chan []job.ID, 1)
-	go func() { hidden <- r.hiddenParents(ctx, spec, wait) }()
-	unknown := append(r.follows.unknownParents(ctx, spec, wait), <-hidden...)
-	j, err := r.jobs.Submit(ctx, Submission{Spec: spec, User: a.user, Operator: a.operator, Key: in.Key, Unknown: unknown})
+	s := Submission{Spec: spec, User: a.user, Operator: a.operator, Key: in.Key}
+	s.Unknown = r.absentParents(ctx, s)
+	j, err := r.jobs.Submit(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -75,15 +73,33 @@ func (r *jobRoutes) submit(ctx context.Context, in *submitInput) (*jobOutput, er
 	return out, nil
 }
 
+// absentParents returns the jobs that a new job depends on and that do not exist or that its user may not see. Jobs of
+// owners that do not answer in time are left out.
+func (r *jobRoutes) absentParents(ctx context.Context, s Submission) []job.ID {
+	d, err := job.ParseDependencies(s.Spec.Dependency, false)
+	if err != nil || len(d.Terms) == 0 {
+		return nil // an invalid dependency is refused later, by the owner of the new job
+	}
+	ctx, cancel := context.WithTimeout(ctx, parentsWithin)
+	defer cancel()
+	if !s.Spec.Hold {
+		defer time.AfterFunc(hopelessAfter, func() {
+			if e, err := r.explain.Offers(ctx, Submission{Spec: s.Spec, User: s.User}); err == nil && len(e.Now)+len(e.Later) == 0 {
+				cancel()
+			}
+		}).Stop()
+	}
+	hidden := make(chan []job.ID, 1)
+	go func() { hidden <- r.hiddenParents(ctx, d) }()
+	return append(r.follows.unknownParents(ctx, d), <-hidden...)
+}
+
 // hiddenParents returns the jobs that a spec depends on and that the requester may not see. They are treated as unknown
 // jobs, because a job that waits for them would reveal their progress.
-func (r *jobRoutes) hiddenParents(ctx context.Context, s job.Spec, within time.Duration) (hidden []job.ID) {
-	d, err := job.ParseDependencies(s.Dependency, false)
-	if err != nil || requesterOf(ctx).operator {
+func (r *jobRoutes) hiddenParents(ctx context.Context, d job.Dependencies) (hidden []job.ID) {
+	if requesterOf(ctx).operator {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
 	ids := d.IDs()
 	hides := make([]bool, len(ids))
 	room := make(chan struct{}, parentsAtATime)
@@ -116,18 +132,6 @@ func (r *jobRoutes) hides(ctx context.Context, id job.ID) bool {
 	}
 	var doc Job
 	return errors.Is(r.daemons.ask(ctx, peer, "/v1/jobs/"+string(id), nil, &doc), ErrNotFound)
-}
-
-// parentsWait returns how long to wait for the owners of the jobs that a new job depends on.
-func (r *jobRoutes) parentsWait(ctx context.Context, s job.Spec, user string) time.Duration {
-	if len(s.Dependency) == 0 || s.Hold {
-		return parentsWithin
-	}
-	e, err := r.explain.Offers(ctx, Submission{Spec: s, User: user})
-	if err == nil && len(e.Now)+len(e.Later) == 0 {
-		return hopelessWithin
-	}
-	return parentsWithin
 }
 
 // answer returns the whole document of a job, without the parts that the requester may not see.
