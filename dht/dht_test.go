@@ -148,7 +148,7 @@ func TestSmallClusters(t *testing.T) {
 		f.tables[0].Advertise([]string{"gpu/model/h100"})
 		settle(time.Second)
 		if got := find(t, f.tables[0], "gpu/model/h100", 0); len(got) != 0 {
-			t.Errorf("alone, found %v", got)
+			t.Errorf("alone, found %v, want none", got)
 		}
 		f.join(t)
 		settle(2 * time.Second)
@@ -164,7 +164,7 @@ func TestSmallClusters(t *testing.T) {
 			t.Errorf("host 0 found %v, want hosts 1 and 2", got)
 		}
 		if got := find(t, f.tables[0], "cpu/64", 0); len(got) != 0 {
-			t.Errorf("for a class of no host found %v", got)
+			t.Errorf("for a class of no host found %v, want none", got)
 		}
 	})
 }
@@ -184,7 +184,7 @@ func TestFindsAllDespiteSilentHosts(t *testing.T) {
 			t.Errorf("found %d of 20 hosts", len(got))
 		}
 		if got := find(t, f.tables[9], "gpu/model/h100/x8", 5); len(got) != 5 {
-			t.Errorf("asked for 5, found %d", len(got))
+			t.Errorf("asked for 5, found %d, want 5", len(got))
 		}
 		checkRoundTrips(t, f.tables[10:25], "gpu/model/h100/x8")
 		f.silence(f.hosts[32:50])
@@ -198,7 +198,7 @@ func TestFindsAllDespiteSilentHosts(t *testing.T) {
 			}
 		}
 		if took := time.Since(start); took > findTimeout {
-			t.Errorf("took %s", took)
+			t.Errorf("took %s, want at most %v", took, findTimeout)
 		}
 	})
 }
@@ -228,12 +228,12 @@ func TestRecordsExpire(t *testing.T) {
 		f.tables[3].Advertise([]string{"mem/256"})
 		settle(time.Second)
 		if got := find(t, f.tables[1], "mem/256", 0); len(got) != 1 {
-			t.Fatalf("found %v", got)
+			t.Fatalf("found %v, want 1 of them", got)
 		}
 		f.tables[3].Advertise(nil)
 		settle(DefaultConfig().Validity + time.Second)
 		if got := find(t, f.tables[1], "mem/256", 0); len(got) != 0 {
-			t.Errorf("after the validity of the record found %v", got)
+			t.Errorf("after the validity of the record found %v, want none", got)
 		}
 	})
 }
@@ -246,7 +246,7 @@ func TestShardsGrowInPowersOfTwo(t *testing.T) {
 		}
 		for s, c := range counts {
 			if c < 1000/n/4 {
-				t.Errorf("of 1000 hosts only %d write to shard %d of %d", c, s, n)
+				t.Errorf("of 1000 hosts only %d write to shard %d of %d, want at least %v", c, s, n, 1000/n/4)
 			}
 		}
 	}

@@ -56,7 +56,7 @@ func TestRecordsAreBoundedByHost(t *testing.T) {
 				t.Fatal(err)
 			}
 			if found, err := m.GetProviders(t.Context(), key); err != nil || len(found) != 1 || found[0].ID != honest {
-				t.Fatalf("found %v, %v", found, err)
+				t.Fatalf("found %v, %v, want no error, 1 of them and [0].ID %v", found, err, honest)
 			}
 			store.mu.Lock()
 			n, hosts := 0, len(store.of)
@@ -65,7 +65,7 @@ func TestRecordsAreBoundedByHost(t *testing.T) {
 			}
 			store.mu.Unlock()
 			if hosts > 2 || n > maxRecordsOf+maxClasses+1 {
-				t.Fatalf("%d records of %d hosts", n, hosts)
+				t.Fatalf("%d records of %d hosts, want at most 2 and at most %v", n, hosts, maxRecordsOf+maxClasses+1)
 			}
 			time.Sleep(cfg.Validity + time.Second)
 		}
@@ -73,7 +73,7 @@ func TestRecordsAreBoundedByHost(t *testing.T) {
 		store.mu.Lock()
 		defer store.mu.Unlock()
 		if len(store.of) > 0 {
-			t.Errorf("records of %d hosts have not expired", len(store.of))
+			t.Errorf("records of %d hosts have not expired, want none", len(store.of))
 		}
 	})
 }

@@ -76,7 +76,7 @@ func TestClass(t *testing.T) {
 		}
 	}
 	if got := Class(strings.Repeat("x", 1000), 0); len(got) > maxClass {
-		t.Errorf("a class of %d letters", len(got))
+		t.Errorf("a class of %d letters, want at most %v", len(got), maxClass)
 	}
 }
 

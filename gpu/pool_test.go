@@ -152,7 +152,7 @@ func TestChooseManyIsStillWellLinked(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, _ := p.Choose(gpus(8)); !slices.Equal(got, []string{"x-16", "x-17", "x-18", "x-19", "x-20", "x-21", "x-22", "x-23"}) {
-		t.Errorf("chose %v", got)
+		t.Errorf("chose %v, want %v", got, []string{"x-16", "x-17", "x-18", "x-19", "x-20", "x-21", "x-22", "x-23"})
 	}
 }
 
@@ -187,7 +187,7 @@ func TestShares(t *testing.T) {
 	p.Release("e")
 	take("l", gpus(1), "h-0")
 	if h := p.Holders("t-0"); len(h) != 3 || h[0] != (Held{Key: "a", Milli: 500, Memory: 15 * gib / 1000 * 500}) {
-		t.Errorf("holders of t-0: %v", h)
+		t.Errorf("holders of t-0: %v, want 3 of them and [0] %v", h, (Held{Key: "a", Milli: 500, Memory: 15 * gib / 1000 * 500}))
 	}
 }
 
@@ -202,7 +202,7 @@ func TestForeignMemoryIsTaken(t *testing.T) {
 		t.Errorf("chose %v", got)
 	}
 	if got, _ := p.Choose(job.Resources{GPUShare: 0.5}); !slices.Equal(got, []string{"h-1"}) {
-		t.Errorf("a share went to %v, not to the device that is partly in use", got)
+		t.Errorf("a share went to %v, not to the device that is partly in use, want %v", got, []string{"h-1"})
 	}
 	if f := p.Free(); len(f) != 8 || f[1].Milli >= Whole || f[1].Memory != 81559*mib-20*gib || f[0].Milli != Whole {
 		t.Errorf("free: %v", f)
@@ -248,7 +248,7 @@ func TestMIGInstances(t *testing.T) {
 	}
 	p := mustPool(t, devices)
 	if got, _ := p.Choose(gpus(1)); !slices.Equal(got, []string{"MIG-0"}) {
-		t.Errorf("chose %v", got)
+		t.Errorf("chose %v, want %v", got, []string{"MIG-0"})
 	}
 	if ok, why := p.CouldEver(gpus(2)); ok || !strings.Contains(why, "MIG") {
 		t.Errorf("one task gets two instances: %v %s", ok, why)
@@ -290,7 +290,7 @@ func TestHoldIsAllOrNone(t *testing.T) {
 		t.Error("a hold of zero thousandths was accepted")
 	}
 	if err := p.Adopt("b", []string{"h-0"}, Whole, 0); !errors.Is(err, ErrTaken) {
-		t.Errorf("adopted a device that is taken: %v", err)
+		t.Errorf("adopted a device that is taken: %v, want ErrTaken", err)
 	}
 	if !slices.Equal(p.Free(), before) {
 		t.Error("a refused Hold changed the pool")
@@ -305,7 +305,7 @@ func TestHoldIsAllOrNone(t *testing.T) {
 func TestAdoptedDeviceIsNotChosen(t *testing.T) {
 	p := mustPool(t, nil)
 	if err := p.Hold("a", []string{"h-0"}, Whole, 0); !errors.Is(err, ErrNoDevice) {
-		t.Fatalf("hold of a device that is not listed: %v", err)
+		t.Fatalf("hold of a device that is not listed: %v, want ErrNoDevice", err)
 	}
 	if err := p.Adopt("a", []string{"h-0"}, Whole, 0); err != nil {
 		t.Fatal(err)
@@ -323,7 +323,7 @@ func TestAdoptedDeviceIsNotChosen(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := p.Of("a"); !slices.Equal(got, []string{"h-0"}) || len(p.Devices()) != 4 {
-		t.Fatalf("a holds %v of %d devices", got, len(p.Devices()))
+		t.Fatalf("a holds %v of %d devices, want %v and 4", got, len(p.Devices()), []string{"h-0"})
 	}
 	p.Release("a")
 	p.Release("a")

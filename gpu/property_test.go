@@ -73,7 +73,7 @@ func TestPoolProperties(t *testing.T) {
 		}
 		for _, f := range p.Free() {
 			if d := p.slots[p.index[f.UUID]]; f.Milli != Whole || f.Memory != d.Memory {
-				t.Fatalf("all is released, but %v is left", f)
+				t.Fatalf("all is released, but %v is left, want Milli %v and Memory %v", f, Whole, d.Memory)
 			}
 		}
 		if len(p.Free()) != len(devices) {
@@ -97,7 +97,7 @@ func drawNeed(t *rapid.T) job.Resources {
 
 func checkChoice(t *rapid.T, p *Pool, need job.Resources, got []string, quarantined map[string]bool) {
 	if len(got) != Count(need) {
-		t.Fatalf("%d devices for %+v", len(got), need)
+		t.Fatalf("%d devices for %+v, want %v", len(got), need, Count(need))
 	}
 	for _, u := range got {
 		s := p.slots[p.index[u]]

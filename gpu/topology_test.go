@@ -98,7 +98,7 @@ func TestChoicesOnRecordedMachines(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n := len(p.Devices()); n != c.devices {
-			t.Fatalf("%s: %d devices", c.machine, n)
+			t.Fatalf("%s: %d devices, want %v", c.machine, n, c.devices)
 		}
 		if len(c.taken) > 0 {
 			if err := p.Hold("others", c.taken, Whole, 0); err != nil {

@@ -28,12 +28,12 @@ func TestArray(t *testing.T) {
 		}
 		for i, n := range want {
 			if got := l.Select([]Range{{n, n}}); !slices.Equal(got, []Range{{i, i}}) {
-				t.Errorf("%s: number %d selects %v", text, n, got)
+				t.Errorf("%s: number %d selects %v, want %v", text, n, got, []Range{{i, i}})
 			}
 		}
 	}
 	if l, err := (&Spec{Array: "0-999999%64"}).Layout(); err != nil || l.Tasks() != MaxTasks || l.AtOnce() != 64 {
-		t.Errorf("a million tasks: %d, %d at once, %v", l.Tasks(), l.AtOnce(), err)
+		t.Errorf("a million tasks: %d, %d at once, %v, want no error, %v and 64", l.Tasks(), l.AtOnce(), err, MaxTasks)
 	}
 	for _, bad := range []string{
 		"%", "%0", "%x", "0-", "-1", "5-1", "1:2", "0-9:0", "a", "0,,1", "0-1000000", "0-2147483648", "%8", "0-4%-1",
@@ -71,7 +71,7 @@ func BenchmarkWorstArrays(b *testing.B) {
 // A number is returned also if the array of the job cannot be parsed, because a later version has accepted it.
 func TestNumberWithoutLayout(t *testing.T) {
 	if got := (Layout{}).Number(7); got != 7 {
-		t.Errorf("task 7 has the number %d", got)
+		t.Errorf("task 7 has the number %d, want 7", got)
 	}
 }
 
@@ -137,7 +137,7 @@ func FuzzArray(f *testing.F) {
 		for i := range a.Len() {
 			x := a.Index(i)
 			if x <= before || x > MaxIndex || a.at(x) != i {
-				t.Fatalf("%q: element %d has index %d after %d; found at %d", text, i, x, before, a.at(x))
+				t.Fatalf("%q: element %d has index %d after %d; found at %d, want more than %v, at most %v and %v", text, i, x, before, a.at(x), before, MaxIndex, i)
 			}
 			before = x
 		}
@@ -151,13 +151,13 @@ func FuzzArray(f *testing.F) {
 func TestLayoutOfGangs(t *testing.T) {
 	l, err := (&Spec{Array: "5,9-10,20-40:10", Nodes: 3}).Layout()
 	if err != nil || l.Tasks() != 18 || l.Size() != 3 {
-		t.Fatalf("%+v, %v", l, err)
+		t.Fatalf("%+v, %v, want no error, Tasks() 18 and Size() 3", l, err)
 	}
 	var numbers []int
 	for task := range l.Tasks() {
 		numbers = append(numbers, l.Number(task))
 		if got := l.Select([]Range{{l.Number(task), l.Number(task)}}); !slices.Equal(got, []Range{{task, task}}) {
-			t.Errorf("task %d has the number %d, which selects %v", task, l.Number(task), got)
+			t.Errorf("task %d has the number %d, which selects %v, want %v", task, l.Number(task), got, []Range{{task, task}})
 		}
 		if e := l.Element(task); task < e.First || task > e.Last || l.Rank(e.First) != 0 || l.Index(e.First) != l.Index(task) || l.Rank(task) != task-e.First {
 			t.Errorf("task %d of rank %d is in %v", task, l.Rank(task), e)
@@ -180,7 +180,7 @@ func TestLayoutOfGangs(t *testing.T) {
 		}
 	}
 	if got := l.Select([]Range{{16, 28}, {33, 60}}); !slices.Equal(got, []Range{{1, 4}, {9, 9}}) {
-		t.Errorf("selected %v", got)
+		t.Errorf("selected %v, want %v", got, []Range{{1, 4}, {9, 9}})
 	}
 	for _, bad := range []Spec{{Array: "0-999999", Nodes: 2}, {Array: "2147483647", Nodes: 2}, {Nodes: MaxTasks + 1}} {
 		if l, err := bad.Layout(); err == nil {

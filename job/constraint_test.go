@@ -145,12 +145,12 @@ func TestFactBeforeLabel(t *testing.T) {
 	f := &Facts{CPUs: 4, Arch: "arm64", Labels: map[string]string{"cpus": "64", "arch": "amd64", "nvlink": "yes"}, NVLink: No}
 	for text, want := range map[string]bool{"cpus>=8": false, "arch=arm64": true, "nvlink": false} {
 		if c, err := ParseConstraint(text); err != nil || c.Met(f) != want {
-			t.Errorf("%s: %v, %v", text, c.Met(f), err)
+			t.Errorf("%s: %v, %v, want no error and %v", text, c.Met(f), err, want)
 		}
 	}
 	for _, name := range []string{"cpus", "arch", "gpu.cc", "gpu.anything", "name"} {
 		if err := CheckOwnLabel(name, "x"); err == nil || !strings.Contains(err.Error(), "by itself") {
-			t.Errorf("a node may be labelled %s: %v", name, err)
+			t.Errorf(`a node may be labelled %s: %v, want an error and "by itself" in it`, name, err)
 		}
 	}
 	if err := CheckOwnLabel("rack", "r1"); err != nil {
@@ -279,7 +279,7 @@ func FuzzConstraint(f *testing.F) {
 				}
 				part, err := ParseConstraint(term.Text)
 				if err != nil || part.Met(node) != term.Met(node) {
-					t.Errorf("the term %q of %q alone: %v, %v", term.Text, text, part.Met(node), err)
+					t.Errorf("the term %q of %q alone: %v, %v, want no error and %v", term.Text, text, part.Met(node), err, term.Met(node))
 				}
 			}
 			if c.Met(node) != met {

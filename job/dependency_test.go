@@ -35,7 +35,7 @@ func TestParseDependencies(t *testing.T) {
 		}
 		d, err := ParseDependencies(list, false)
 		if err != nil || d.Any != c.any {
-			t.Errorf("%v: %+v, %v", c.list, d, err)
+			t.Errorf("%v: %+v, %v, want no error and Any %v", c.list, d, err, c.any)
 			continue
 		}
 		if got := d.List(); ids(strings.Join(c.want, " ")) != strings.Join(got, " ") {
@@ -48,7 +48,7 @@ func TestParseDependencies(t *testing.T) {
 	}
 	d, _ := ParseDependencies([]string{ids("after:A+10,afterok:A")}, false)
 	if d.Terms[0].Delay != 10*time.Minute || !slices.Equal(d.IDs(), []ID{a}) {
-		t.Errorf("delay %s, ids %v", d.Terms[0].Delay, d.IDs())
+		t.Errorf("delay %s, ids %v, want %v and %v", d.Terms[0].Delay, d.IDs(), 10*time.Minute, []ID{a})
 	}
 }
 
@@ -104,7 +104,7 @@ func TestDraftDependencies(t *testing.T) {
 	}
 	s.Dependency, s.Priority = []string{"afterok:last"}, 999
 	if err := s.ValidateDraft(); err == nil || !strings.Contains(err.Error(), "priority") {
-		t.Errorf("another field: %v", err)
+		t.Errorf(`another field: %v, want an error and "priority" in it`, err)
 	}
 }
 
@@ -125,7 +125,7 @@ func TestValidateDependencies(t *testing.T) {
 	}
 	s.Dependency = []string{ids("aftercorr" + strings.Repeat(":A", MaxCorresponding+1))}
 	if err := s.Validate(); err == nil || !strings.Contains(err.Error(), "at most 16") {
-		t.Errorf("many aftercorr: %v", err)
+		t.Errorf(`many aftercorr: %v, want an error and "at most 16" in it`, err)
 	}
 }
 
@@ -164,10 +164,10 @@ func TestPages(t *testing.T) {
 		all.Succeeded, all.Failed, all.Open = append(all.Succeeded, p.Succeeded...), append(all.Failed, p.Failed...), append(all.Open, p.Open...)
 	}
 	if len(pages) != 3 || !reflect.DeepEqual(all, s) {
-		t.Errorf("%d pages, together %+v", len(pages), all)
+		t.Errorf("%d pages, together %+v, want 3 and %v", len(pages), all, s)
 	}
 	if n := len(TaskStates{}.Pages()); n != 1 {
-		t.Errorf("nothing has %d pages", n)
+		t.Errorf("nothing has %d pages, want 1", n)
 	}
 }
 

@@ -31,7 +31,7 @@ func TestEveryFieldHasAFormat(t *testing.T) {
 	for _, f := range formats {
 		known[f.field]++
 		if f.since <= FormatFirst || f.since > FormatNow {
-			t.Errorf("%s: format %d", f.field, f.since)
+			t.Errorf("%s: format %d, want more than %v and at most %v", f.field, f.since, FormatFirst, FormatNow)
 		}
 	}
 	var check func(of reflect.Type)
@@ -42,7 +42,7 @@ func TestEveryFieldHasAFormat(t *testing.T) {
 				continue
 			}
 			if known[name] != 1 {
-				t.Errorf("the field %s of %s is in %d of the lists of formats; give it a format of its own in job/format.go", name, of.Name(), known[name])
+				t.Errorf("the field %s of %s is in %d of the lists of formats; give it a format of its own in job/format.go, want 1", name, of.Name(), known[name])
 			}
 			delete(known, name)
 			if field.Type == reflect.TypeFor[Resources]() {
@@ -62,7 +62,7 @@ func TestNeededFormat(t *testing.T) {
 	plain := DefaultSpec()
 	plain.Command, plain.Env = []string{"true"}, map[string]string{"A": "b"}
 	if need, field := plain.NeededFormat(); need != FormatFirst || field != "" {
-		t.Errorf("a plain job needs %d for %q", need, field)
+		t.Errorf("a plain job needs %d for %q, want %v and none", need, field, FormatFirst)
 	}
 	for field, set := range map[string]struct {
 		change func(*Spec)
@@ -76,7 +76,7 @@ func TestNeededFormat(t *testing.T) {
 		s := plain
 		set.change(&s)
 		if need, got := s.NeededFormat(); need != set.want || got != field {
-			t.Errorf("%s: needs %d for %q", field, need, got)
+			t.Errorf("%s: needs %d for %q, want %v and %v", field, need, got, set.want, field)
 		}
 	}
 	owners := plain

@@ -43,7 +43,7 @@ func TestSixtyFourBitsProveNoGroup(t *testing.T) {
 		binary.BigEndian.PutUint64(f[8:], r.Uint64())
 		g, extra := newTry("mallory").digest(f)
 		if proven := f.Proves("mallory", g); proven != (extra == 0 || g.OfVersionBefore()) {
-			t.Fatalf("number %s: its digest begins with %s, then has %05x; proven: %t", f, g, extra, proven)
+			t.Fatalf("number %s: its digest begins with %s, then has %05x; proven: %t, want %v", f, g, extra, proven, (extra == 0 || g.OfVersionBefore()))
 		}
 	}
 }

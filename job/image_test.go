@@ -60,7 +60,7 @@ func TestParseMount(t *testing.T) {
 func TestTwoMountsAtOnePlace(t *testing.T) {
 	s := Spec{Image: "busybox:1", Mounts: []string{"/a:/x", "/b:/y", "/c:/x:ro"}}
 	if err := checkImage(s); err == nil || !strings.Contains(err.Error(), "another mount is at /x") {
-		t.Error(err)
+		t.Errorf(`got %v, want an error and "another mount is at /x" in it`, err)
 	}
 }
 
@@ -71,7 +71,7 @@ func TestMountBelow(t *testing.T) {
 		"/database": false, "/": false, "/srv": false, "/etc": false,
 	} {
 		if got := (Mount{Source: source}).Below(dirs); got != want {
-			t.Errorf("%s below %v = %t", source, dirs, got)
+			t.Errorf("%s below %v = %t, want %v", source, dirs, got, want)
 		}
 	}
 	if !(Mount{Source: "/etc"}).Below([]string{"/"}) || (Mount{Source: "/etc"}).Below(nil) {

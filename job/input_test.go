@@ -35,6 +35,6 @@ func TestInputOfASpec(t *testing.T) {
 		}
 	}
 	if got, err := ParseTerminal(Terminal{Rows: 31, Cols: 97}.String()); err != nil || got != (Terminal{31, 97}) {
-		t.Errorf("%v, %v", got, err)
+		t.Errorf("%v, %v, want no error and %v", got, err, (Terminal{31, 97}))
 	}
 }

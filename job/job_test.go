@@ -27,11 +27,11 @@ func TestIDCarriesItsGroup(t *testing.T) {
 func TestDrawnBits(t *testing.T) {
 	id := NewID(7, 0x2a5c3e1f09b7d)
 	if got := id.Drawn(); got != 0x2a5c3e1f09b7d {
-		t.Errorf("Drawn = %x", got)
+		t.Errorf("Drawn = %x, want 0x2a5c3e1f09b7d", got)
 	}
 	for _, none := range []ID{"", "k3v9", ID(strings.Repeat("!", idChars))} {
 		if got := none.Drawn(); got != 0 {
-			t.Errorf("%q has the bits %x", none, got)
+			t.Errorf("%q has the bits %x, want 0", none, got)
 		}
 	}
 	for n := range len(id) + 1 {
@@ -73,7 +73,7 @@ func TestMoves(t *testing.T) {
 		for _, to := range States() {
 			got, err := Task{State: from}.Move(to)
 			if legal := slices.Contains(next[from], to); legal != (err == nil) {
-				t.Errorf("%s to %s: %v, legal is %v", from, to, err, legal)
+				t.Errorf("%s to %s: %v, legal is %v, want %v", from, to, err, legal, (err == nil))
 			} else if !legal && (got.State != from || !errors.Is(err, ErrBadMove)) {
 				t.Errorf("%s to %s moved to %s, %v", from, to, got.State, err)
 			}
@@ -82,12 +82,12 @@ func TestMoves(t *testing.T) {
 			t.Errorf("%s has no code", from)
 		}
 		if p, err := ParseState(strings.ToLower(from.Code())); err != nil || p != from {
-			t.Errorf("ParseState(%q) = %s, %v", from.Code(), p, err)
+			t.Errorf("ParseState(%q) = %s, %v, want no error and %v", from.Code(), p, err, from)
 		}
 	}
 	for _, s := range []State{Succeeded, Cancelled} { // only a requeue by a person leaves them
 		if !slices.Equal(next[s], []State{Pending, Held}) {
-			t.Errorf("%s moves to %v", s, next[s])
+			t.Errorf("%s moves to %v, want %v", s, next[s], []State{Pending, Held})
 		}
 	}
 }
@@ -240,7 +240,7 @@ func TestSpecJSONRoundTrip(t *testing.T) {
 func TestArgvHasTheParams(t *testing.T) {
 	s := Spec{Command: []string{"train", "--lr={lr}", "{n}", "{other}", "{}"}, Params: map[string]string{"lr": "0.1", "n": "{lr}"}}
 	if got := s.Argv(); !slices.Equal(got, []string{"train", "--lr=0.1", "{lr}", "{other}", "{}"}) {
-		t.Errorf("Argv = %q", got)
+		t.Errorf("Argv = %q, want %v", got, []string{"train", "--lr=0.1", "{lr}", "{other}", "{}"})
 	}
 }
 
@@ -260,7 +260,7 @@ func TestJobStateOfSeveralTasks(t *testing.T) {
 		}
 	}
 	if got := of(); got != Pending {
-		t.Errorf("a job without tasks is %s", got)
+		t.Errorf("a job without tasks is %s, want %v", got, Pending)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 func TestEachWordHasAMeaning(t *testing.T) {
 	for _, s := range States() {
 		if text := s.Meaning(); !strings.HasSuffix(text, ".") {
-			t.Errorf("%s: %q", s, text)
+			t.Errorf(`%s: %q, want suffix "."`, s, text)
 		}
 	}
 	if len(meanings) != len(States()) {

@@ -76,7 +76,7 @@ func TestParseNodesErrors(t *testing.T) {
 		many[i] = "n*"
 	}
 	if _, err := ParseNodes(many); err == nil || !strings.Contains(err.Error(), "more than 32 entries with") {
-		t.Errorf("33 patterns: %v", err)
+		t.Errorf(`33 patterns: %v, want an error and "more than 32 entries with" in it`, err)
 	}
 }
 

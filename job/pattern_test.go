@@ -31,15 +31,15 @@ func TestPatterns(t *testing.T) {
 	}
 	for _, bad := range []Spec{spec("/%", "", ""), spec("/%q", "", ""), spec("/%5j", "", ""), spec("/%123t", "", ""), spec("/%5", "", ""), spec("/%é", "", ""), spec("/a\x00", "", ""), spec("/"+strings.Repeat("a", maxPattern), "", "")} {
 		if err := bad.Validate(); err == nil || !strings.Contains(err.Error(), "output") {
-			t.Errorf("%.20q: %v", bad.Output, err)
+			t.Errorf(`%.20q: %v, want an error and "output" in it`, bad.Output, err)
 		}
 	}
 	if err := spec("x", "", "").Validate(); !errors.Is(err, errNoWorkdir) {
-		t.Errorf("relative without a workdir: %v", err)
+		t.Errorf("relative without a workdir: %v, want errNoWorkdir", err)
 	}
 	inside := spec("x", "/w", "i")
 	if err := inside.Validate(); !errors.Is(err, errInContainer) {
-		t.Errorf("relative to a directory in a container: %v", err)
+		t.Errorf("relative to a directory in a container: %v, want errInContainer", err)
 	}
 	if inside.SubmitDir = "/s"; inside.Validate() != nil {
 		t.Errorf("relative to the directory of the submit: %v", inside.Validate())

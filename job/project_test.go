@@ -14,7 +14,7 @@ func TestProject(t *testing.T) {
 		}
 		f, err := s.TaskFile()
 		if err != nil || f.Spec().Project != "" {
-			t.Errorf("%q: the file for hosts names project %q, %v: daemons of older versions would refuse it", ok, f.Spec().Project, err)
+			t.Errorf("%q: the file for hosts names project %q, %v: daemons of older versions would refuse it, want no error and none", ok, f.Spec().Project, err)
 		}
 	}
 	for _, bad := range []string{"a b", "a\n", "é", strings.Repeat("p", MaxProject+1)} {

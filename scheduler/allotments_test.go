@@ -350,12 +350,12 @@ func TestClusterLimitOfSeveralOwners(t *testing.T) {
 		}
 	}
 	if as.most > 12 {
-		t.Fatalf("%d GPUs were held at a time", as.most)
+		t.Fatalf("%d GPUs were held at a time, want at most 12", as.most)
 	}
 	for i, o := range as.owners {
 		left := o.core.Counts()[job.Pending] + o.core.Counts()[job.Running]
 		if left > 1 { // that of the other user
-			t.Errorf("%d jobs are left at owner %d: %v", left, i, o.core.Counts())
+			t.Errorf("%d jobs are left at owner %d: %v, want at most 1", left, i, o.core.Counts())
 		}
 	}
 }
@@ -386,7 +386,7 @@ func TestClusterLimitMoves(t *testing.T) {
 	as.settle(2 * time.Minute) // nothing waits at the first, and four wait at the second
 	as.want(0, 8)
 	if as.most > 8 {
-		t.Errorf("%d GPUs were held at a time", as.most)
+		t.Errorf("%d GPUs were held at a time, want at most 8", as.most)
 	}
 }
 
@@ -429,7 +429,7 @@ func TestClusterLimitTellsWhy(t *testing.T) {
 	}
 	const why = "user amy holds 4 of at most 4 gpus in the cluster (limits.per_user.cluster_gpus)"
 	if waits.Reason.Word != job.ReasonQuota || waits.Reason.Detail != why+", some of it for jobs that d0 accepted" {
-		t.Errorf("the reason: %s", waits.Reason)
+		t.Errorf("the reason: %s, want Word %v and Detail %v", waits.Reason, job.ReasonQuota, why+", some of it for jobs that d0 accepted")
 	}
 	x, err := o.core.Why(waits.ID)
 	if err != nil || len(x.Now) > 0 || len(x.Later) != 1 || !strings.Contains(x.Later[0].Why, why) {
@@ -438,18 +438,18 @@ func TestClusterLimitTellsWhy(t *testing.T) {
 	s := job.DefaultSpec()
 	s.Command, s.Resources.GPUs = []string{"true"}, 1
 	if x, err := o.core.Offers("amy", false, s); err != nil || len(x.Now) > 0 || x.Reason.Word != job.ReasonQuota {
-		t.Errorf("a dry run: %+v, %v", x, err)
+		t.Errorf("a dry run: %+v, %v, want no error, no Now and Reason.Word %v", x, err, job.ReasonQuota)
 	}
 	s.Resources.GPUs, s.Nodes = 2, 3
 	const never = "user amy may hold at most 4 gpus in the cluster (limits.per_user.cluster_gpus), 6 wanted"
 	if _, err := o.core.Offers("amy", false, s); err == nil || !strings.Contains(err.Error(), never) {
-		t.Errorf("a gang beyond the limit: %v", err)
+		t.Errorf("a gang beyond the limit: %v, want an error and %v in it", err, never)
 	}
 	o.core.cfg.Limits = &contract.UserLimits{PerUser: contract.Limit{contract.LimitClusterGPUs: 1}} // the limit is lowered
 	o.core.plan.allotments.reset()
 	as.settle(time.Second)
 	if j, _ := o.core.Job(waits.ID); j.Reason.Word != job.ReasonNoMatch || !strings.Contains(j.Reason.Detail, "at most 1 gpus in the cluster") {
-		t.Errorf("the reason after the limit was lowered: %s", j.Reason)
+		t.Errorf(`the reason after the limit was lowered: %s, want Word %v and Detail "at most 1 gpus in the cluster" in it`, j.Reason, job.ReasonNoMatch)
 	}
 }
 
@@ -466,17 +466,17 @@ func TestClusterLimitIsNoInversion(t *testing.T) {
 	as.want(1)
 	o := as.owners[0]
 	if len(o.queued) != 1 || o.queued[0].Priority != 90 {
-		t.Fatalf("%+v queues", o.queued)
+		t.Fatalf("%+v queues, want 1 of them and [0].Priority 90", o.queued)
 	}
 	as.finish(o, 0)
 	as.settle(time.Second)
 	if len(o.running) != 1 || o.running[0].gpus != 1 {
-		t.Fatalf("%+v runs", o.running)
+		t.Fatalf("%+v runs, want 1 of them and [0].gpus 1", o.running)
 	}
 	as.finish(o, 0)
 	as.settle(time.Second)
 	if len(o.running) != 1 || o.running[0].gpus != 2 {
-		t.Fatalf("%+v runs", o.running)
+		t.Fatalf("%+v runs, want 1 of them and [0].gpus 2", o.running)
 	}
 }
 
@@ -494,7 +494,7 @@ func TestClusterLimitCountsWholeJobs(t *testing.T) {
 	as.settle(time.Minute)
 	as.want(4, 1)
 	if as.most > 6 {
-		t.Errorf("%d GPUs were held at a time", as.most)
+		t.Errorf("%d GPUs were held at a time, want at most 6", as.most)
 	}
 }
 

@@ -54,17 +54,17 @@ func TestClusterLimitKeepsForHigherPriority(t *testing.T) {
 	as.want(3, 0)
 	const why = "goes first, by the limits over the cluster"
 	if r := o.waits(t, 50); r.Word != job.ReasonQuota || !strings.Contains(r.Detail, " of user amy has priority 90 and "+why) {
-		t.Errorf("the reason: %s", r)
+		t.Errorf("the reason: %s, want Word %v and Detail %v in it", r, job.ReasonQuota, " of user amy has priority 90 and "+why)
 	}
 	s := job.DefaultSpec()
 	s.Command, s.Resources.GPUs = []string{"true"}, 1
 	if x, err := o.core.Offers("amy", false, s); err != nil || len(x.Now) > 0 || !strings.Contains(x.Reason.Detail, why) {
-		t.Errorf("a dry run: %+v, %v", x, err)
+		t.Errorf("a dry run: %+v, %v, want no error, no Now and Reason.Detail %v in it", x, err, why)
 	}
 	as.submit(0, "amy", 0, 10) // it takes nothing of that
 	as.settle(time.Minute)
 	if got := o.runs(); got != "[1 1 1 0]" {
-		t.Errorf("%s run", got)
+		t.Errorf(`%s run, want "[1 1 1 0]"`, got)
 	}
 	as.finish(o, 0)
 	as.settle(time.Minute)
@@ -73,7 +73,7 @@ func TestClusterLimitKeepsForHigherPriority(t *testing.T) {
 	as.settle(time.Minute)
 	as.want(4, 0)
 	if got := o.runs(); got != "[1 0 3]" {
-		t.Errorf("%s run", got)
+		t.Errorf(`%s run, want "[1 0 3]"`, got)
 	}
 	as.finish(o, 0)
 	as.settle(time.Minute)
@@ -131,7 +131,7 @@ func TestClusterLimitKeepsForNobodyInVain(t *testing.T) {
 		t.Errorf("its only host is silent: %s", r)
 	}
 	if r := o.waits(t, 80); r.Word != job.ReasonNoMatch || !strings.Contains(r.Detail, "at most 2 gpus in the cluster") {
-		t.Errorf("the limit is below it: %s", r)
+		t.Errorf(`the limit is below it: %s, want Word %v and Detail "at most 2 gpus in the cluster" in it`, r, job.ReasonNoMatch)
 	}
 }
 
@@ -146,7 +146,7 @@ func TestClusterLimitOfOneQuantity(t *testing.T) {
 	as.submit(0, "amy", 0, 50)
 	as.settle(time.Second)
 	if got := o.runs(); got != "[4 0]" {
-		t.Errorf("%s run", got)
+		t.Errorf(`%s run, want "[4 0]"`, got)
 	}
 }
 
@@ -165,7 +165,7 @@ func TestClusterLimitOfManyShapes(t *testing.T) {
 		as.want(2)
 	}
 	if c := o.core.Counts(); c[job.Pending] != shapes-52 || c[job.Succeeded] != 50 {
-		t.Errorf("%v", c)
+		t.Errorf("%v, want [job.Pending] %v and [job.Succeeded] 50", c, shapes-52)
 	}
 }
 
@@ -180,16 +180,16 @@ func TestToldIsBounded(t *testing.T) {
 		ts.hear("liar", contract.Allotment{User: fmt.Sprint("u", u), Group: 1, Held: huge}, storyStart)
 	}
 	if n := len(ts.of["amy"]); n != maxGroups {
-		t.Errorf("%d groups", n)
+		t.Errorf("%d groups, want %v", n, maxGroups)
 	}
 	if n := len(ts.of); n > maxTold || ts.count["liar"] != maxTold {
-		t.Errorf("%d users, %d sayings", n, ts.count["liar"])
+		t.Errorf("%d users, %d sayings, want at most %v and %v", n, ts.count["liar"], maxTold, maxTold)
 	}
 	sum := contract.Held{}
 	for _, o := range ts.of["amy"] {
 		sum = sum.Plus(o.Wants)
 	}
 	if sum.Milli < gpu.Whole || sum.Memory < 0 {
-		t.Errorf("%+v", sum)
+		t.Errorf("%+v, want Milli at least %v and Memory at least 0", sum, gpu.Whole)
 	}
 }

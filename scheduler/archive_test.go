@@ -66,33 +66,33 @@ func (h house) checkOld(t *testing.T, r SubmitRequest, id job.ID) {
 	}
 	r.Spec.Name = "other"
 	if _, err := h.loop.Submit(ctx, r); !errors.Is(err, ErrConflict) {
-		t.Errorf("another job file under the same key: %v", err)
+		t.Errorf("another job file under the same key: %v, want ErrConflict", err)
 	}
 	if j, err := h.loop.Cancel(ctx, id, nil, "late"); err != nil || j.State() != job.Succeeded {
-		t.Errorf("Cancel = %s, %v", j.State(), err)
+		t.Errorf("Cancel = %s, %v, want no error and %v", j.State(), err, job.Succeeded)
 	}
 	if _, err := h.loop.Hold(ctx, id, nil, false, ""); !errors.Is(err, ErrConflict) {
-		t.Errorf("Hold = %v", err)
+		t.Errorf("Hold = %v, want ErrConflict", err)
 	}
 	if _, err := h.loop.Hold(ctx, id, nil, true, ""); !errors.Is(err, ErrConflict) {
-		t.Errorf("Release = %v", err)
+		t.Errorf("Release = %v, want ErrConflict", err)
 	}
 	if x, err := h.loop.Why(ctx, id); err != nil || x.Job != id || x.State != job.Succeeded {
-		t.Errorf("Why = %+v, %v", x, err)
+		t.Errorf("Why = %+v, %v, want no error, Job %v and State %v", x, err, id, job.Succeeded)
 	}
 	changes, err := h.loop.Watch(ctx, job.Query{IDs: []job.ID{id}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if j := <-changes; j.ID != id || j.State() != job.Succeeded {
-		t.Errorf("watched %s %s", j.ID, j.State())
+		t.Errorf("watched %s %s, want %v and %v", j.ID, j.State(), id, job.Succeeded)
 	}
 	h.journal.mu.Lock()
 	rows := h.journal.rows[id]
 	delete(h.journal.rows, id)
 	h.journal.mu.Unlock()
 	if _, err := h.loop.Job(ctx, id); !errors.Is(err, ErrNotFound) {
-		t.Errorf("Job without a row = %v", err)
+		t.Errorf("Job without a row = %v, want ErrNotFound", err)
 	}
 	h.journal.mu.Lock()
 	h.journal.rows[id] = rows
@@ -255,7 +255,7 @@ func TestArchivedJobsAreLetGo(t *testing.T) {
 	case <-time.After(10 * time.Second):
 	}
 	if left := n - gone.Load(); left > 0 {
-		t.Errorf("%d of %d archived jobs are still in memory; %d are whole", left, n, len(w.core.entries.byID))
+		t.Errorf("%d of %d archived jobs are still in memory; %d are whole, want 0", left, n, len(w.core.entries.byID))
 	}
 	runtime.KeepAlive(w)
 }

@@ -18,7 +18,7 @@ func TestAskersTakeTurns(t *testing.T) {
 		n++
 	}
 	if n != maxCall/2 {
-		t.Errorf("one asker alone has %d of %d calls", n, maxCall)
+		t.Errorf("one asker alone has %d of %d calls, want %v", n, maxCall, maxCall/2)
 	}
 	for _, text := range []string{"1", "2", "3"} {
 		if !b.call("ben", say(text)) || !b.call("", say("d")) {
@@ -30,14 +30,14 @@ func TestAskersTakeTurns(t *testing.T) {
 		m.look(nil)
 	}
 	if said != "a1da2da3" {
-		t.Errorf("the calls come in the order %s", said)
+		t.Errorf(`the calls come in the order %s, want "a1da2da3"`, said)
 	}
 	left := 0
 	for _, there := b.takeCall(); there; _, there = b.takeCall() {
 		left++
 	}
 	if left != n+6-8 || len(b.askers.lines) > 0 || b.askers.calls != 0 {
-		t.Errorf("%d calls were left, then %+v", left, b.askers)
+		t.Errorf("%d calls were left, then %+v, want %v, no lines and calls 0", left, b.askers, n+6-8)
 	}
 }
 
@@ -58,13 +58,13 @@ func TestLooksOfOneAskerDelayNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 		if took := time.Since(began); took > 5*each {
-			t.Errorf("another asker's submission took %s behind %d looks of %s", took, looks, each)
+			t.Errorf("another asker's submission took %s behind %d looks of %s, want at most %v", took, looks, each, 5*each)
 		}
 		for h.host.started() == 0 {
 			time.Sleep(time.Millisecond)
 		}
 		if took := time.Since(began); took > 10*each {
-			t.Errorf("its task %s was started after %s", j.ID, took)
+			t.Errorf("its task %s was started after %s, want at most %v", j.ID, took, 10*each)
 		}
 		asking.Wait()
 	})

@@ -82,7 +82,7 @@ func TestOneUsersBacklogIsBounded(t *testing.T) {
 	}
 	x.tok++
 	if err := x.request(Requeue{Token: x.tok, Job: first}); !errors.Is(err, ErrBacklog) {
-		t.Errorf("a requeue passes the bound: %v", err)
+		t.Errorf("a requeue passes the bound: %v, want ErrBacklog", err)
 	}
 }
 
@@ -94,16 +94,16 @@ func TestBacklogCountsOnlyWhatWaits(t *testing.T) {
 		ids = append(ids, x.submit(benchSpec(0)))
 	}
 	if x.core.entries.backlog.of["amy"].Jobs != 8 {
-		t.Errorf("%+v waits", x.core.entries.backlog.of)
+		t.Errorf(`%+v waits, want ["amy"].Jobs 8`, x.core.entries.backlog.of)
 	}
 	for _, id := range ids {
 		x.release(id)
 	}
 	if n := len(x.answer()); n != 8 {
-		t.Fatalf("%d started", n)
+		t.Fatalf("%d started, want 8", n)
 	}
 	if b := x.core.entries.backlog; len(b.of) > 0 || b.all != (Amount{}) {
-		t.Errorf("nothing waits, and %+v is counted", b)
+		t.Errorf("nothing waits, and %+v is counted, want no of and all %v", b, (Amount{}))
 	}
 }
 
@@ -115,7 +115,7 @@ func TestBacklogCountsCosts(t *testing.T) {
 	array := heldSpec()
 	array.Array = "0-999999"
 	if err := x.ask("amy", false, array); !errors.Is(err, ErrLimit) { // it can never wait there
-		t.Errorf("an array of a million tasks: %v", err)
+		t.Errorf("an array of a million tasks: %v, want ErrLimit", err)
 	}
 	array.Array = "0-9999"
 	if err := x.ask("amy", false, array); err != nil {
@@ -126,7 +126,7 @@ func TestBacklogCountsCosts(t *testing.T) {
 		list.Exclude = append(list.Exclude, fmt.Sprintf("host-with-a-name-that-is-as-long-as-some-%d", i))
 	}
 	if err := x.ask("bob", false, list); !errors.Is(err, ErrLimit) {
-		t.Errorf("a list of 1,000 nodes: %v", err)
+		t.Errorf("a list of 1,000 nodes: %v, want ErrLimit", err)
 	}
 	for i := range 2 {
 		large := largeSpec(i)
@@ -138,7 +138,7 @@ func TestBacklogCountsCosts(t *testing.T) {
 	large := largeSpec(3)
 	large.Hold = true
 	if err := x.ask("cat", false, large); !errors.Is(err, ErrBacklog) || !strings.Contains(err.Error(), "pending_bytes") {
-		t.Errorf("a third large job file: %v", err)
+		t.Errorf(`a third large job file: %v, want ErrBacklog and "pending_bytes" in it`, err)
 	}
 }
 
@@ -186,7 +186,7 @@ func TestBacklogAfterRestart(t *testing.T) {
 	}
 	y.core.Step(y.now, NotProposed{Records: fx.Propose})
 	if n := y.core.entries.backlog.all; n != (Amount{}) {
-		t.Errorf("%+v is counted of what the journal refused", n)
+		t.Errorf("%+v is counted of what the journal refused, want %v", n, (Amount{}))
 	}
 }
 
@@ -226,7 +226,7 @@ func TestActsOnArraysCostNothing(t *testing.T) {
 			return Cancel{Token: tok, Job: id, Tasks: list, Reason: reason(first)}
 		})
 		if n != min(tasks-1, 300) || e.costs != least {
-			t.Errorf("after %d cancels an array of %d tasks costs %+v, at its submission %+v; it holds %d bytes", n, tasks, e.costs, least, state.Memory(e.job))
+			t.Errorf("after %d cancels an array of %d tasks costs %+v, at its submission %+v; it holds %d bytes, want %v and %v", n, tasks, e.costs, least, state.Memory(e.job), min(tasks-1, 300), least)
 		}
 	}
 }

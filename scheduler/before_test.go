@@ -56,15 +56,15 @@ func TestTaskGoesBeforeHigherPriorities(t *testing.T) {
 			s.do("wait 2m")
 			m := s.offer([]string{"here", "a"})
 			if m.Priority != job.MaxPriority || m.Level != m.Work.Level() || m.Work.Time != m.Limit.Truncate(time.Minute) {
-				t.Fatalf("priority %d, level %d of %v", m.Priority, m.Level, m.Work)
+				t.Fatalf("priority %d, level %d of %v, want %v, %v and Time %v", m.Priority, m.Level, m.Work, job.MaxPriority, m.Work.Level(), m.Limit.Truncate(time.Minute))
 			}
 			x, _ := s.core.Job(s.id("a"))
 			if said := x.Tasks[0].Reason.Detail; !strings.Contains(said, "it has waited for as long as it has left to run, and goes before higher priorities (max-wait)") {
-				t.Error(said)
+				t.Errorf(`got %v, want "it has waited for as long as it has left to run, and goes before higher priorities (max-wait)" in it`, said)
 			}
 			s.do("wait 102h")
 			if m := s.offer([]string{"here", "a"}); m.Priority != job.MaxPriority || m.Level != 0 || m.Work.Time != contract.MaxWork {
-				t.Errorf("overdue: priority %d, level %d of %v", m.Priority, m.Level, m.Work)
+				t.Errorf("overdue: priority %d, level %d of %v, want %v, 0 and Time %v", m.Priority, m.Level, m.Work, job.MaxPriority, contract.MaxWork)
 			}
 		})
 	}

@@ -189,7 +189,7 @@ func BenchmarkBurst(b *testing.B) {
 			x.serve()
 		}
 		if x.ended != 2000 {
-			b.Fatalf("%d ended", x.ended)
+			b.Fatalf("%d ended, want 2000", x.ended)
 		}
 	}
 }
@@ -300,7 +300,7 @@ func BenchmarkFreed10k(b *testing.B) {
 	}
 	x.sent = nil
 	if x.core.pending.parked.count < 1000-fleet.MaxQueuedAll {
-		b.Fatalf("%d requests are blocked", x.core.pending.parked.count)
+		b.Fatalf("%d requests are blocked, want at least %v", x.core.pending.parked.count, 1000-fleet.MaxQueuedAll)
 	}
 	free := contract.Free{CPUs: 64, Memory: 512e9, GPUs: []contract.FreeGPU{{UUID: "GPU-7-0", Memory: 80e9, Milli: 1000}, {UUID: "GPU-7-1", Memory: 80e9, Milli: 1000}}}
 	for i := 0; b.Loop(); i++ {
@@ -443,7 +443,7 @@ func BenchmarkMemory(b *testing.B) {
 		array(x, "0-9999")
 		x.run()
 		if n := x.core.entries.table.Jobs()[0].Assigned(); n != 10_000 {
-			b.Fatalf("%d tasks run", n)
+			b.Fatalf("%d tasks run, want 10_000", n)
 		}
 		b.ReportMetric((inUse()-before)/1e6, "MB/10k-running")
 		runtime.KeepAlive(x)
@@ -459,7 +459,7 @@ func BenchmarkMemory(b *testing.B) {
 			x.sent = nil
 		}
 		if n := x.core.entries.table.Len(); n != jobs {
-			b.Fatalf("%d jobs wait", n)
+			b.Fatalf("%d jobs wait, want %v", n, jobs)
 		}
 		b.ReportMetric((inUse()-before)/jobs, "B/waiting-job")
 		runtime.KeepAlive(x)

@@ -47,11 +47,11 @@ func TestDeclareDead(t *testing.T) {
 			"DeclareDead": func() (int, error) { return h.loop.DeclareDead(t.Context(), "n1", "", "root") },
 		} {
 			if _, err := try(); !errors.Is(err, ErrConflict) || !strings.Contains(err.Error(), "node n1 answers: drain it instead") {
-				t.Errorf("%s of a host that answers = %v", what, err)
+				t.Errorf(`%s of a host that answers = %v, want ErrConflict and "node n1 answers: drain it instead" in it`, what, err)
 			}
 		}
 		if given, err := h.loop.DeclareDead(t.Context(), "never heard of", "", "root"); given != 0 || err != nil {
-			t.Errorf("DeclareDead of a stranger = %d, %v", given, err)
+			t.Errorf("DeclareDead of a stranger = %d, %v, want 0 and no error", given, err)
 		}
 		h.loop.SessionDown("n1")
 		if would, err := h.loop.MayBeDead(t.Context(), "n1", ""); would != n || err != nil {
@@ -107,7 +107,7 @@ func TestDeclareDeadOfAnEarlierStore(t *testing.T) {
 		time.Sleep(time.Minute)
 		submit("after")
 		if _, err := h.loop.DeclareDead(t.Context(), "n1", "another", "root"); !errors.Is(err, ErrConflict) {
-			t.Errorf("with a store that it does not have: %v", err)
+			t.Errorf("with a store that it does not have: %v, want ErrConflict", err)
 		}
 		if given, err := h.loop.DeclareDead(t.Context(), "n1", h.host.store, "root"); given != 1 || err != nil {
 			t.Errorf("DeclareDead = %d, %v, want 1", given, err)
@@ -115,7 +115,7 @@ func TestDeclareDeadOfAnEarlierStore(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		list, err := h.loop.Jobs(t.Context(), job.Query{States: []job.State{job.Running}})
 		if err != nil || len(list) != 2 {
-			t.Fatalf("%d jobs run, %v", len(list), err)
+			t.Fatalf("%d jobs run, %v, want no error and 2", len(list), err)
 		}
 		if a, b := list[0].Tasks[0].Attempt, list[1].Tasks[0].Attempt; a != 1 || b != 2 {
 			t.Errorf("attempts %d and %d, want 1 of the newest job and 2 of the one before", a, b)
@@ -134,10 +134,10 @@ func TestDeclareDeadIsBounded(t *testing.T) {
 		s.do("wait 31s")
 	}
 	if d := s.core.deaths.byHost["n1"]; len(d.tokens) != 1 || len(s.core.requests.open) != 0 {
-		t.Errorf("%d tokens are kept, %d requests open", len(d.tokens), len(s.core.requests.open))
+		t.Errorf("%d tokens are kept, %d requests open, want 1 and none", len(d.tokens), len(s.core.requests.open))
 	}
 	s.do("commit")
 	if len(s.core.deaths.byHost) != 0 {
-		t.Errorf("%d deaths are kept", len(s.core.deaths.byHost))
+		t.Errorf("%d deaths are kept, want none", len(s.core.deaths.byHost))
 	}
 }

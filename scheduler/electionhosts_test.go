@@ -127,6 +127,6 @@ func TestElectionsOfVeryManyTasks(t *testing.T) {
 	}
 	t.Logf("%d offers at g0; %v for each of %d messages, %d offers sent again", len(offers["g0"]), time.Since(began)/rounds, rounds, len(x.sent))
 	if len(x.sent) > rounds*16 {
-		t.Errorf("%d messages", len(x.sent))
+		t.Errorf("%d messages, want at most %v", len(x.sent), rounds*16)
 	}
 }

@@ -32,7 +32,7 @@ func newBallot(t *testing.T, hosts int, change func(*job.Spec)) *ballot {
 	b.id, _ = x.waits(t, change)
 	b.collect()
 	if len(b.offers) != hosts {
-		t.Fatalf("it queues at %v", b.offers)
+		t.Fatalf("it queues at %v, want %v of them", b.offers, hosts)
 	}
 	return b
 }
@@ -102,7 +102,7 @@ func TestTheEarliestHostIsElected(t *testing.T) {
 	b.settles()
 	b.want("it has", "g2")
 	if v, _ := b.core.Job(b.id); !strings.Contains(v.Reason.Detail, " on g2, by the time limits") {
-		t.Errorf("reason %s", v.Reason)
+		t.Errorf(`reason %s, want Detail " on g2, by the time limits" in it`, v.Reason)
 	}
 	b.says("g2", 55*time.Minute)
 	b.want("it became worse", "g1", "g2")
@@ -149,7 +149,7 @@ func TestElectionsDoNotFlap(t *testing.T) {
 		}
 	}
 	if b.want("as before", "g0"); offers > 3*200/20 {
-		t.Errorf("%d offers in 200 s, a renewal every 20 s would be 30", offers)
+		t.Errorf("%d offers in 200 s, a renewal every 20 s would be 30, want at most %v", offers, 3*200/20)
 	}
 }
 
@@ -172,7 +172,7 @@ func TestElectionsThatChangeAllTheTime(t *testing.T) {
 	}
 	for p, n := range offers {
 		if n > 12 {
-			t.Errorf("%d offers to %s in a minute", n, p)
+			t.Errorf("%d offers to %s in a minute, want at most 12", n, p)
 		}
 	}
 }
@@ -196,7 +196,7 @@ func TestElectionInVain(t *testing.T) {
 		}
 	}
 	if alone < 40*time.Minute || alone > 50*time.Minute {
-		t.Errorf("for %v only the liar kept something, and for %v all did", alone, all)
+		t.Errorf("for %v only the liar kept something, and for %v all did, want at least %v and at most %v", alone, all, 40*time.Minute, 50*time.Minute)
 	}
 }
 
@@ -238,7 +238,7 @@ func TestFarStart(t *testing.T) {
 	b.says("g1", 2*electionNear)
 	b.want("far off", "g0", "g1", "g2")
 	if n := len(b.core.offers.kept); n != 3 {
-		t.Errorf("it stands at %d hosts again", n)
+		t.Errorf("it stands at %d hosts again, want 3", n)
 	}
 }
 
@@ -255,7 +255,7 @@ func TestGangsKeepWhereTheyAreBooked(t *testing.T) {
 	b.settles()
 	b.want("and keeps a place", "g0", "g2")
 	if v, _ := b.core.Job(b.id); !strings.Contains(v.Reason.Detail, " on g2, by the time limits") {
-		t.Errorf("reason %s", v.Reason)
+		t.Errorf(`reason %s, want Detail " on g2, by the time limits" in it`, v.Reason)
 	}
 }
 
@@ -297,7 +297,7 @@ func TestGangsKeepTheirBookings(t *testing.T) {
 func TestBookedTasksDoNotStand(t *testing.T) {
 	b := newBallot(t, 3, single)
 	if n := len(b.core.offers.kept); n != 3 {
-		t.Fatalf("it stands at %d hosts", n)
+		t.Fatalf("it stands at %d hosts, want 3", n)
 	}
 	b.says("g1", time.Hour)
 	if kept := slices.Collect(maps.Keys(b.core.offers.kept)); len(kept) != 1 || kept[0].Peer != "g1" {
@@ -307,7 +307,7 @@ func TestBookedTasksDoNotStand(t *testing.T) {
 	b.want("it is booked", "g1")
 	b.says("g1", 0)
 	if n := len(b.core.offers.kept); n != 3 {
-		t.Errorf("it stands at %d hosts again", n)
+		t.Errorf("it stands at %d hosts again, want 3", n)
 	}
 }
 
@@ -321,7 +321,7 @@ func TestWhatIsNotKeptIsForOthers(t *testing.T) {
 	for _, m := range b.sent {
 		if o, ok := m.Msg.(contract.Offer); ok && o.Attempt.Job != b.id {
 			if m.To != "g2" || o.Wait >= queueWait {
-				t.Errorf("offered to %s, to wait for %v", m.To, o.Wait)
+				t.Errorf(`offered to %s, to wait for %v, want "g2" and less than %v`, m.To, o.Wait, queueWait)
 			}
 			return
 		}

@@ -45,7 +45,7 @@ func TestEstimates(t *testing.T) {
 				s.TimeLimit, s.Grace = job.Duration(30*time.Minute), job.Duration(5*time.Second)
 			})
 			if o.Limit != 30*time.Minute+5*time.Second {
-				t.Errorf("the offer says a limit of %v", o.Limit)
+				t.Errorf("the offer says a limit of %v, want %v", o.Limit, 30*time.Minute+5*time.Second)
 			}
 			x.step(FromWorker{Peer: "w0", Msg: contract.Availability{Forecasts: []contract.Forecast{{Offer: o.ID, Start: 5 * time.Hour}, {Offer: o.ID + 1, Start: 1}}}})
 			c.forecast.Offer = o.ID
@@ -116,7 +116,7 @@ func TestEstimateOfAGang(t *testing.T) {
 		t.Errorf("starts in %v, want 2 h", v.Starts.Sub(x.now))
 	}
 	if why := task().Reason; why.Word != job.ReasonGangWaiting || !strings.Contains(v.Reason.Detail, "; starts within 2h0m0s on g2, by") {
-		t.Errorf("reason %s, of the job %s", why, v.Reason)
+		t.Errorf(`reason %s, of the job %s, want Word %v and Detail "; starts within 2h0m0s on g2, by" in it`, why, v.Reason, job.ReasonGangWaiting)
 	}
 	says("g2", 0)
 	if v, _ := x.core.Job(id); (v.Starts.Sub(x.now) - 3*time.Hour).Abs() > time.Second {

@@ -113,11 +113,11 @@ func TestWaitingJobStartsWithItsFile(t *testing.T) {
 		t.Fatal("it started before its file was read")
 	}
 	if len(x.files) != 1 {
-		t.Fatalf("%d files are read", len(x.files))
+		t.Fatalf("%d files are read, want 1", len(x.files))
 	}
 	starts := x.read(nil)
 	if len(starts) != 1 {
-		t.Fatalf("%d starts", len(starts))
+		t.Fatalf("%d starts, want 1", len(starts))
 	}
 	x.check(t, starts[0])
 	if e.opened != nil || x.core.dispatches.files.bytes > 0 {
@@ -135,7 +135,7 @@ func TestNewJobStartsWithoutItsRow(t *testing.T) {
 	}
 	starts := append(x.answer(), x.read(errors.New("the disk was read"))...)
 	if len(starts) != 1 {
-		t.Fatalf("%d starts", len(starts))
+		t.Fatalf("%d starts, want 1", len(starts))
 	}
 	x.check(t, starts[0])
 }
@@ -148,12 +148,12 @@ func TestArrayReadsItsFileOnce(t *testing.T) {
 	x.release(id)
 	starts := append(x.answer(), x.read(nil)...)
 	if len(starts) != len(s.EachLine) {
-		t.Fatalf("%d starts", len(starts))
+		t.Fatalf("%d starts, want %v", len(starts), len(s.EachLine))
 	}
 	for _, m := range starts {
 		x.check(t, m)
 		if m.Element.Entry != s.EachLine[m.Attempt.Task] {
-			t.Errorf("%s has the line %q", m.Attempt, m.Element.Entry)
+			t.Errorf("%s has the line %q, want %v", m.Attempt, m.Element.Entry, s.EachLine[m.Attempt.Task])
 		}
 	}
 }
@@ -171,7 +171,7 @@ func TestGangWaitsForItsFile(t *testing.T) {
 	}
 	starts := x.read(nil)
 	if len(starts) != 2 {
-		t.Fatalf("%d starts", len(starts))
+		t.Fatalf("%d starts, want 2", len(starts))
 	}
 	for _, m := range starts {
 		x.check(t, m)
@@ -192,11 +192,11 @@ func TestDamagedFileEndsItsJobAlone(t *testing.T) {
 			x.release(good)
 			starts := append(x.answer(), x.read(nil)...)
 			if len(starts) != 1 || starts[0].Attempt.Job != good {
-				t.Fatalf("starts %v", starts)
+				t.Fatalf("starts %v, want 1 of them and [0].Attempt.Job %v", starts, good)
 			}
 			j, _ := x.core.Job(bad)
 			if j.State() != job.Cancelled || !strings.Contains(j.Reason.Detail, "job file on disk is missing or damaged; submit it again") {
-				t.Errorf("the job is %s: %s", j.State(), j.Reason)
+				t.Errorf(`the job is %s: %s, want %v and Detail "job file on disk is missing or damaged; submit it again" in it`, j.State(), j.Reason, job.Cancelled)
 			}
 			if x.core.assigned.busy("w0") && x.core.assigned.busy("w1") {
 				t.Error("its place is not given back")
@@ -212,17 +212,17 @@ func TestFileIsReadAgain(t *testing.T) {
 	x.release(id)
 	x.answer()
 	if starts := x.read(errors.New("input/output error")); len(starts) > 0 {
-		t.Fatalf("starts %v", starts)
+		t.Fatalf("starts %v, want none", starts)
 	}
 	j, _ := x.core.Job(id)
 	if j.State() != job.Pending || !strings.Contains(j.Reason.Detail, "input/output error") {
-		t.Fatalf("the job is %s: %s", j.State(), j.Reason)
+		t.Fatalf(`the job is %s: %s, want %v and Detail "input/output error" in it`, j.State(), j.Reason, job.Pending)
 	}
 	x.now = x.now.Add(retryMost)
 	x.step(Tick{})
 	starts := append(x.answer(), x.read(nil)...)
 	if len(starts) != 1 {
-		t.Fatalf("%d starts", len(starts))
+		t.Fatalf("%d starts, want 1", len(starts))
 	}
 	x.check(t, starts[0])
 }
@@ -244,7 +244,7 @@ func TestFilesInMemoryAreBounded(t *testing.T) {
 	starts := len(x.answer())
 	for len(x.files) > 0 {
 		if fs.reading > maxReading || len(x.files) > maxReads || fs.bytes > maxOpened {
-			t.Fatalf("%d files of %d bytes are read, %d bytes are in memory", len(x.files), fs.reading, fs.bytes)
+			t.Fatalf("%d files of %d bytes are read, %d bytes are in memory, want at most %v, at most %v and at most %v", len(x.files), fs.reading, fs.bytes, maxReading, maxReads, maxOpened)
 		}
 		f := x.files[0]
 		x.files = x.files[1:]
@@ -289,7 +289,7 @@ func TestRestartReadsNoFiles(t *testing.T) {
 	y.release(old[0].Job)
 	starts := append(y.answer(), y.read(nil)...)
 	if len(starts) != 2 {
-		t.Fatalf("%d starts", len(starts))
+		t.Fatalf("%d starts, want 2", len(starts))
 	}
 	for _, s := range starts {
 		y.check(t, s)
@@ -304,7 +304,7 @@ func TestKeyOfLargeJob(t *testing.T) {
 		t.Errorf("the same job was submitted again as %s", id)
 	}
 	if id := x.submitKey(largeSpec(2)); id != "" {
-		t.Errorf("another job has the same key: %s", id)
+		t.Errorf("another job has the same key: %s, want none", id)
 	}
 }
 

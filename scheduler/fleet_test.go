@@ -52,11 +52,11 @@ func TestRefusedEverywhere(t *testing.T) {
 				x := newBench(t, hosts, 32)
 				x.step(Submit{Token: 1, User: "amy", Spec: benchSpec(0)})
 				if n := x.pass(10*time.Second, word); n < hosts/2 || n > 8*hosts {
-					t.Errorf("%d offers in 10 s", n)
+					t.Errorf("%d offers in 10 s, want at least %v and at most %v", n, hosts/2, 8*hosts)
 				}
 				x.pass(10*time.Minute, word)
 				if n := x.pass(10*time.Minute, word); n > 11*hosts {
-					t.Errorf("%d offers in 10 min", n)
+					t.Errorf("%d offers in 10 min, want at most %v", n, 11*hosts)
 				}
 			})
 		}
@@ -80,7 +80,7 @@ func TestHostThatHasNoRoomAfterAll(t *testing.T) {
 		x.sent = nil
 	}
 	if offers > 2*missesMost {
-		t.Errorf("%d offers in 10 s", offers)
+		t.Errorf("%d offers in 10 s, want at most %v", offers, 2*missesMost)
 	}
 }
 
@@ -127,7 +127,7 @@ func TestQuotaOfManyTasks(t *testing.T) {
 	x.declineAll(job.ReasonQuota)
 	for _, w := range x.core.hosts.workers {
 		if n := w.Quotas.Users(); n != 1 {
-			t.Fatalf("%s remembers refusals of %d users", w.Peer, n)
+			t.Fatalf("%s remembers refusals of %d users, want 1", w.Peer, n)
 		}
 	}
 	news := func(under []string) (offers int) {
@@ -139,13 +139,13 @@ func TestQuotaOfManyTasks(t *testing.T) {
 		return offers
 	}
 	if n := news(nil); n != 0 {
-		t.Errorf("%d offers though no host has said that she holds less", n)
+		t.Errorf("%d offers though no host has said that she holds less, want 0", n)
 	}
 	if n := news([]string{"amy"}); n != 100 {
-		t.Errorf("%d offers for 100 words that she holds less", n)
+		t.Errorf("%d offers for 100 words that she holds less, want 100", n)
 	}
 	if n := x.pass(10*time.Minute, job.ReasonQuota); n > 15*2 {
-		t.Errorf("%d offers in 10 minutes without a word", n)
+		t.Errorf("%d offers in 10 minutes without a word, want at most %v", n, 15*2)
 	}
 }
 
@@ -171,11 +171,11 @@ func TestBurstDoesNotOverOffer(t *testing.T) {
 		}
 		used += claimed
 		if claimed > 4 || queued > fleet.MaxQueued {
-			t.Errorf("%s is offered %d of 4 CPUs, and %d queue there", w.Peer, claimed, queued)
+			t.Errorf("%s is offered %d of 4 CPUs, and %d queue there, want at most 4 and at most %v", w.Peer, claimed, queued, fleet.MaxQueued)
 		}
 	}
 	if used != 800 {
-		t.Errorf("%d of 800 CPUs are used", used)
+		t.Errorf("%d of 800 CPUs are used, want 800", used)
 	}
 }
 
@@ -220,7 +220,7 @@ func TestSessionsAreGivenUp(t *testing.T) {
 		}
 	}
 	if len(fx.Propose) != 1 {
-		t.Fatalf("the job was not accepted: %+v", fx)
+		t.Fatalf("the job was not accepted: %+v, want 1 Propose", fx)
 	}
 	// All other sessions are given up when they were not used for an hour.
 	x.now = x.now.Add(idleFor)
@@ -295,10 +295,10 @@ func TestPurgeAfterClockWasAhead(t *testing.T) {
 		return n
 	}
 	if n := purged(24 * time.Hour); n != 1 {
-		t.Errorf("%d jobs were purged on the first day", n)
+		t.Errorf("%d jobs were purged on the first day, want 1", n)
 	}
 	if n := purged(8*24*time.Hour + time.Hour); n != 2 {
-		t.Errorf("%d jobs were purged after a week", n)
+		t.Errorf("%d jobs were purged after a week, want 2", n)
 	}
 }
 

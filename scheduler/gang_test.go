@@ -75,7 +75,7 @@ func BenchmarkGang(b *testing.B) {
 				started += x.serveGangs()
 			}
 			if started != n*b.N {
-				b.Errorf("%d members of %d gangs were started", started, b.N)
+				b.Errorf("%d members of %d gangs were started, want %v", started, b.N, n*b.N)
 			}
 		})
 	}
@@ -185,13 +185,13 @@ func TestHostsThatLieToGangs(t *testing.T) {
 				t.Errorf("started: %v, with %d offers to the host", starts, offers)
 			}
 			if offers > 12 {
-				t.Errorf("the host got %d offers", offers)
+				t.Errorf("the host got %d offers, want at most 12", offers)
 			}
 			if d := x.gangOf(id); d != nil {
 				t.Errorf("the gang gathers on: %v", d.gangReason())
 			}
 			if n := len(x.core.offers.byID) + len(x.core.offers.due); n > 0 {
-				t.Errorf("%d offers are left", n)
+				t.Errorf("%d offers are left, want 0", n)
 			}
 		})
 	}
@@ -211,7 +211,7 @@ func TestGangsThatWaitAreSmall(t *testing.T) {
 		n += len(e.tasks)
 	}
 	if n > 200 {
-		t.Errorf("100 arrays of 100 gangs of 64 have %d tasks in memory", n)
+		t.Errorf("100 arrays of 100 gangs of 64 have %d tasks in memory, want at most 200", n)
 	}
 	x = newBench(t, 0, 0)
 	x.gangHosts(8, 32)
@@ -220,7 +220,7 @@ func TestGangsThatWaitAreSmall(t *testing.T) {
 	s.Array = "0-19%3"
 	x.step(Submit{Token: 1, Spec: s})
 	if got := x.serveGangs(); got != 80 {
-		t.Errorf("%d of 80 members were started", got)
+		t.Errorf("%d of 80 members were started, want 80", got)
 	}
 	for _, e := range x.core.entries.byID {
 		if len(e.tasks) > 0 || e.active != 0 || e.shown != (job.Counts{}) || !e.job.Ended() {
@@ -228,7 +228,7 @@ func TestGangsThatWaitAreSmall(t *testing.T) {
 		}
 	}
 	if len(x.core.assigned.byNode) > 0 || len(x.core.offers.byID) > 0 {
-		t.Errorf("%d hosts have tasks, %d offers are left", len(x.core.assigned.byNode), len(x.core.offers.byID))
+		t.Errorf("%d hosts have tasks, %d offers are left, want none and none", len(x.core.assigned.byNode), len(x.core.offers.byID))
 	}
 }
 
@@ -258,7 +258,7 @@ func TestGangLosesAPlaceWithItsRecord(t *testing.T) {
 		}
 	}
 	if len(fx.Propose) != 1 {
-		t.Fatalf("proposes %+v", fx.Propose)
+		t.Fatalf("proposes %+v, want 1 of them", fx.Propose)
 	}
 	if r, ok := fx.Propose[0].(job.UnassignGangRecord); !ok || r.Attempt.Job != id {
 		t.Fatalf("proposes %+v", fx.Propose[0])
@@ -267,7 +267,7 @@ func TestGangLosesAPlaceWithItsRecord(t *testing.T) {
 	x.sent = nil
 	x.took(x.core.Step(x.now, Committed{job.Committed{Index: x.index, Epoch: job.Epoch{Term: 1}, Records: fx.Propose}}))
 	if started := x.serveGangs(); started != 2 {
-		t.Errorf("%d members were started", started)
+		t.Errorf("%d members were started, want 2", started)
 	}
 }
 
@@ -305,7 +305,7 @@ func TestOneOrderOfGangs(t *testing.T) {
 		x.step()
 	}
 	if len(ids) < 10 {
-		t.Fatalf("%d jobs were offered", len(ids))
+		t.Fatalf("%d jobs were offered, want at least 10", len(ids))
 	}
 	born := func(id job.ID) time.Time { return x.core.entries.byID[id].born }
 	slices.SortFunc(ids, func(a, b job.ID) int { return born(a).Compare(born(b)) })

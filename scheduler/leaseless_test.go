@@ -60,7 +60,7 @@ func TestCommitsWithoutLeaseAreOfferedOnceMore(t *testing.T) {
 	total := 0
 	for a, n := range times {
 		if total += n; n > 1 {
-			t.Errorf("%s was offered %d times more", a, n)
+			t.Errorf("%s was offered %d times more, want at most 1", a, n)
 		}
 	}
 	if total == 0 {

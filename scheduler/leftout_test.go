@@ -130,7 +130,7 @@ func TestBadHostDoesNotEatAnArray(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		p.mu.Lock()
 		if p.failed > 12 || p.ran["good"] < 12 {
-			t.Errorf("%d tasks have failed on the bad host, %d have run on the good one", p.failed, p.ran["good"])
+			t.Errorf("%d tasks have failed on the bad host, %d have run on the good one, want at most 12 and at least 12", p.failed, p.ran["good"])
 		}
 		failed := p.failed
 		p.bad["bad"], p.runs = false, time.Hour
@@ -156,7 +156,7 @@ func TestHostThatCannotStartIsLeftOut(t *testing.T) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.failed > 12 || p.ran["good"] != 60 {
-			t.Errorf("%d starts have failed on the bad host, %d tasks have run on the good one", p.failed, p.ran["good"])
+			t.Errorf("%d starts have failed on the bad host, %d tasks have run on the good one, want at most 12 and 60", p.failed, p.ran["good"])
 		}
 	})
 }
@@ -174,7 +174,7 @@ func TestBadHostDoesNotEatAnArrayThatWaits(t *testing.T) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.failed > 14 {
-			t.Errorf("%d tasks have failed", p.failed)
+			t.Errorf("%d tasks have failed, want at most 14", p.failed)
 		}
 	})
 }
@@ -192,7 +192,7 @@ func TestFailuresEverywhereAreNotHeldUp(t *testing.T) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			if p.failed != 300 {
-				t.Errorf("%d of 300 tasks have ended at %v", p.failed, hosts)
+				t.Errorf("%d of 300 tasks have ended at %v, want 300", p.failed, hosts)
 			}
 		})
 	}

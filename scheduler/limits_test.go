@@ -46,7 +46,7 @@ func TestImpossibleLimitsInADryRun(t *testing.T) {
 				t.Fatalf("%+v, %v", e, err)
 			}
 			if !strings.Contains(e.Reason.Detail, "limits of user ada: 0 of 1 nodes (n1: ") || !strings.Contains(e.Reason.Detail, c.want) || !strings.Contains(e.Reason.Detail, raisedBy) {
-				t.Errorf("the reason: %s", e.Reason.Detail)
+				t.Errorf(`the reason: %s, want "limits of user ada: 0 of 1 nodes (n1: " in it, %v in it and %v in it`, e.Reason.Detail, c.want, raisedBy)
 			}
 			if e.Nearest != c.near {
 				t.Errorf("nearest %+v, want %+v", e.Nearest, c.near)
@@ -64,24 +64,24 @@ func TestPriorityThatNoHostAllows(t *testing.T) {
 	x.Command, x.Priority = []string{"true"}, 90
 	e, err := s.core.Offers("ada", false, x)
 	if err != nil || e.Reason.Word != job.ReasonNoMatch || !strings.Contains(e.Reason.Detail, "priority 90 of user ada is above 50, the highest here (limits.per_user.priority)") {
-		t.Errorf("%+v, %v", e, err)
+		t.Errorf(`%+v, %v, want no error, Reason.Word %v and Reason.Detail "priority 90 of user ada is above 50, the highest here (limits.per_user.priority)" in it`, e, err, job.ReasonNoMatch)
 	}
 	if e, err := s.core.Offers(contract.Root, false, x); err != nil || len(e.Now) != 1 {
-		t.Errorf("root: %+v, %v", e, err)
+		t.Errorf("root: %+v, %v, want no error and 1 Now", e, err)
 	}
 	s.core.hosts.workers["n1"].Profile.Limits = s.core.hosts.workers["n1"].Profile.Limits.ToMember(40)
 	x.Priority = 41
 	if e, err := s.core.Offers("ada", false, x); err != nil || !strings.Contains(e.Reason.Detail, "priority 41 of user ada is above 40, the highest here (limits.per_member.priority or limits.members)") {
-		t.Errorf("what the daemon may offer: %+v, %v", e, err)
+		t.Errorf(`what the daemon may offer: %+v, %v, want no error and Reason.Detail "priority 41 of user ada is above 40, the highest here (limits.per_member.priority or limits.members)" in it`, e, err)
 	}
 	s = limitStory(t, "priority:50,root/priority:100")
 	s.do("submit high priority=90 hold=1")
 	s.do("release high")
 	if out := s.said("show high"); !strings.Contains(out, "NoMatch") || !strings.Contains(out, "limits.per_user.priority") {
-		t.Errorf("a job that was accepted: %s", out)
+		t.Errorf(`a job that was accepted: %s, want "NoMatch" in it and "limits.per_user.priority" in it`, out)
 	}
 	if out := s.said("submit low priority=50"); !strings.Contains(out, "n1 <- offer") {
-		t.Errorf("one of a priority that the host allows: %s", out)
+		t.Errorf(`one of a priority that the host allows: %s, want "n1 <- offer" in it`, out)
 	}
 }
 
@@ -149,7 +149,7 @@ func TestLongestTimeLimit(t *testing.T) {
 			switch {
 			case c.ours != "":
 				if !errors.Is(err, ErrLimit) || !strings.Contains(err.Error(), c.ours) || !strings.Contains(err.Error(), "ask for less") {
-					t.Errorf("%v", err)
+					t.Errorf(`%v, want ErrLimit, %v in it and "ask for less" in it`, err, c.ours)
 				}
 			case err != nil || (len(e.Now) == 0) != (c.theirs != "") || !strings.Contains(e.Reason.Detail, c.theirs):
 				t.Errorf("%+v, %v", e, err)
@@ -192,10 +192,10 @@ func TestTimeLimitsOfHosts(t *testing.T) {
 	s.do("worker n2 cpus=1 free=0 again=1 limits=max_time:7200")
 	s.do("decline n2 long never=1")
 	if out := s.said("show long"); !strings.Contains(out, "NoMatch: time limit: 10h: 0 of 2 nodes") {
-		t.Errorf("no node allows it: %s", out)
+		t.Errorf(`no node allows it: %s, want "NoMatch: time limit: 10h: 0 of 2 nodes" in it`, out)
 	}
 	if n := len(s.core.pending.shapes); n != 2 {
-		t.Errorf("%d shapes", n)
+		t.Errorf("%d shapes, want 2", n)
 	}
 	s.do("submit other limit=90m")
 	if out := s.said("free n2 cpus=1"); strings.Contains(out, "long") {

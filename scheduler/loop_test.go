@@ -294,7 +294,7 @@ func TestLoopRunsJobs(t *testing.T) {
 		}
 		for id := range h.journal.rows {
 			if j, _ := h.journal.rows.Job(id); j.State() != job.Succeeded {
-				t.Errorf("the row of %s says %s", id, j.State())
+				t.Errorf("the row of %s says %s, want %v", id, j.State(), job.Succeeded)
 			}
 		}
 	})
@@ -314,7 +314,7 @@ func TestLoopStartsWithinMilliseconds(t *testing.T) {
 		h.host.mu.Lock()
 		defer h.host.mu.Unlock()
 		if took := time.Since(began); h.host.starts != 1 || took > 5*time.Millisecond {
-			t.Errorf("%d starts after %s", h.host.starts, took)
+			t.Errorf("%d starts after %s, want 1 and at most %v", h.host.starts, took, 5*time.Millisecond)
 		}
 	})
 }
@@ -326,7 +326,7 @@ func TestLoopFindsHosts(t *testing.T) {
 		began := time.Now()
 		_, err := h.loop.Submit(t.Context(), request("a"))
 		if took := time.Since(began); err != nil || took < matchWait || took > matchWait+h.journal.delay {
-			t.Errorf("Submit = %v after %s", err, took)
+			t.Errorf("Submit = %v after %s, want no error, at least %v and at most %v", err, took, matchWait, matchWait+h.journal.delay)
 		}
 		time.Sleep(helloWait)
 		began = time.Now()
@@ -357,20 +357,20 @@ func TestLoopPassesOnWhatTheJournalSays(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := h.loop.Hold(t.Context(), job.NewID(7, 1), nil, false, ""); !errors.Is(err, ErrNotFound) {
-			t.Errorf("Hold of nothing = %v", err)
+			t.Errorf("Hold of nothing = %v, want ErrNotFound", err)
 		}
 		if _, err := h.loop.Job(t.Context(), job.NewID(7, 1)); !errors.Is(err, ErrNotFound) {
-			t.Errorf("Job of nothing = %v", err)
+			t.Errorf("Job of nothing = %v, want ErrNotFound", err)
 		}
 		if _, err := h.loop.Submit(t.Context(), SubmitRequest{}); !errors.Is(err, ErrInvalid) {
-			t.Errorf("Submit of nothing = %v", err)
+			t.Errorf("Submit of nothing = %v, want ErrInvalid", err)
 		}
 		if _, err := h.loop.Cancel(t.Context(), j.ID, nil, "enough"); err != nil {
 			t.Errorf("Cancel = %v", err)
 		}
 		x, err := h.loop.Why(t.Context(), j.ID)
 		if err != nil || x.Job != j.ID || len(x.Now) != 1 {
-			t.Errorf("Why = %+v, %v", x, err)
+			t.Errorf("Why = %+v, %v, want no error, Job %v and 1 Now", x, err, j.ID)
 		}
 		nodes, err := h.loop.Nodes(t.Context())
 		if err != nil || len(nodes) != 1 || !nodes[0].Up {
@@ -403,12 +403,12 @@ func TestLoopOnAFullDisk(t *testing.T) {
 		r, _ := h.loop.Job(t.Context(), running.ID)
 		w, _ := h.loop.Job(t.Context(), held.ID)
 		if r.State() != job.Succeeded || w.State() != job.Pending || w.Tasks[0].Reason.Word != job.ReasonBackoff {
-			t.Errorf("running is %s, waiting is %s for %s", r.State(), w.State(), w.Tasks[0].Reason)
+			t.Errorf("running is %s, waiting is %s for %s, want %v, %v and Word %v", r.State(), w.State(), w.Tasks[0].Reason, job.Succeeded, job.Pending, job.ReasonBackoff)
 		}
 		h.journal.fill(nil)
 		time.Sleep(2 * time.Minute)
 		if w, _ := h.loop.Job(t.Context(), held.ID); w.State() != job.Succeeded {
-			t.Errorf("with room again, waiting is %s for %s", w.State(), w.Tasks[0].Reason)
+			t.Errorf("with room again, waiting is %s for %s, want %v", w.State(), w.Tasks[0].Reason, job.Succeeded)
 		}
 	})
 }
@@ -432,7 +432,7 @@ func TestLoopSavesLater(t *testing.T) {
 		h.journal.mu.Lock()
 		defer h.journal.mu.Unlock()
 		if len(h.journal.rows) != 3 || h.journal.applied != uint64(len(h.journal.entries)) {
-			t.Errorf("%d rows, applied %d of %d", len(h.journal.rows), h.journal.applied, len(h.journal.entries))
+			t.Errorf("%d rows, applied %d of %d, want 3 and %v", len(h.journal.rows), h.journal.applied, len(h.journal.entries), uint64(len(h.journal.entries)))
 		}
 	})
 }
@@ -458,7 +458,7 @@ func TestWatchKeepsTheNewest(t *testing.T) {
 			last = <-slow
 		}
 		if last.State() != job.Succeeded {
-			t.Errorf("the last word is %s", last.State())
+			t.Errorf("the last word is %s, want %v", last.State(), job.Succeeded)
 		}
 		stop()
 		if _, more := <-slow; more {
@@ -484,7 +484,7 @@ func TestMailboxIsBounded(t *testing.T) {
 	}
 	b.putEntry(Committed{})
 	if got := len(b.take(nil)); got != maxProgress+1 {
-		t.Errorf("took %d", got)
+		t.Errorf("took %d, want %v", got, maxProgress+1)
 	}
 }
 

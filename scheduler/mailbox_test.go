@@ -37,7 +37,7 @@ func TestFloodsDelayNobody(t *testing.T) {
 		total := 0
 		for i, n := range sent {
 			if n > 1+perMember.Weight/weight {
-				t.Errorf("%d messages of member %d wait", n, i)
+				t.Errorf("%d messages of member %d wait, want at most %v", n, i, 1+perMember.Weight/weight)
 			}
 			total += n * weight
 		}

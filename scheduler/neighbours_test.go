@@ -34,7 +34,7 @@ func TestDistanceOfSession(t *testing.T) {
 	x.step(SessionUp{Peer: "g0"}, Measured{Peer: "g0", RoundTrip: time.Second})
 	x.step(FromWorker{Peer: "g0", Msg: contract.Hello{Profile: contract.Profile{Name: "g0", CPUs: 32, Memory: benchMemory, Worker: true}}})
 	if distance("g0") != fleet.DistanceOf(time.Second) {
-		t.Errorf("measured before the Hello: %s", distance("g0"))
+		t.Errorf("measured before the Hello: %s, want %v", distance("g0"), fleet.DistanceOf(time.Second))
 	}
 }
 
@@ -84,13 +84,13 @@ func TestGangLooksForItsRack(t *testing.T) {
 	}
 	ns := x.core.plan.gangs.neighbours
 	if len(ns.sought) != 2 {
-		t.Errorf("%d racks were searched: %v", len(ns.sought), ns.sought)
+		t.Errorf("%d racks were searched: %v, want 2", len(ns.sought), ns.sought)
 	}
 	for i := range 3 * maxSought {
 		ns.seek(fmt.Sprint("label/rack=", i))
 	}
 	if len(ns.sought) > maxSought {
-		t.Errorf("%d racks are remembered", len(ns.sought))
+		t.Errorf("%d racks are remembered, want at most %v", len(ns.sought), maxSought)
 	}
 }
 
@@ -122,7 +122,7 @@ func TestRackOfLiars(t *testing.T) {
 		}
 	}
 	if started != 3 {
-		t.Errorf("%d members have started after %s; offers are at %v", started, x.now.Sub(began), x.offered(id))
+		t.Errorf("%d members have started after %s; offers are at %v, want 3", started, x.now.Sub(began), x.offered(id))
 	}
 }
 
@@ -132,7 +132,7 @@ func TestTurnsOfHome(t *testing.T) {
 	g.home.Label, g.home.Value = "rack", "a"
 	for minutes, home := range map[int]bool{-5: true, 0: true, 9: true, 10: false, 29: false, 30: true, 69: true, 70: false, 149: false, 150: true} {
 		if got := g.homeAt(time.Duration(minutes)*time.Minute, 10*time.Minute) == g.home; got != home {
-			t.Errorf("after %d minutes at home: %v", minutes, got)
+			t.Errorf("after %d minutes at home: %v, want %v", minutes, got, home)
 		}
 	}
 	_ = g.homeAt(1<<62, 0)

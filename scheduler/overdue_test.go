@@ -26,7 +26,7 @@ func (s *story) raised(task string) bool {
 		return false
 	}
 	if m.Level != 0 {
-		s.t.Errorf("%s is offered with level %d", task, m.Level)
+		s.t.Errorf("%s is offered with level %d, want 0", task, m.Level)
 	}
 	return true
 }
@@ -44,7 +44,7 @@ func TestOverdueTaskIsRaised(t *testing.T) {
 		}
 		s.do("wait 3m")
 		if got := s.raised("a"); got != (most > 0) {
-			t.Fatalf("with %s it goes first: %t", most, got)
+			t.Fatalf("with %s it goes first: %t, want %v", most, got, (most > 0))
 		}
 		x, _ := s.core.Job(s.id("a"))
 		if said := strings.Contains(x.Tasks[0].Reason.Detail, "it has waited for more than 1h and goes first (max-wait)"); said != (most > 0) {
@@ -55,7 +55,7 @@ func TestOverdueTaskIsRaised(t *testing.T) {
 		s.do("worker here cpus=1 free=0")
 		s.do("wait 3m")
 		if got := s.raised("a"); got != (most > 0) {
-			t.Errorf("after a restart, with %s, it goes first: %t", most, got)
+			t.Errorf("after a restart, with %s, it goes first: %t, want %v", most, got, (most > 0))
 		}
 	}
 }
@@ -158,10 +158,10 @@ func TestOverdueTaskTakesTheSmallestHost(t *testing.T) {
 		return hosts
 	}
 	if got := at(); got != "large" {
-		t.Fatalf("tasks of the least priority are on large; they end on %q", got)
+		t.Fatalf(`tasks of the least priority are on large; they end on %q, want "large"`, got)
 	}
 	s.do("wait 65m")
 	if got := at(); got != "here" {
-		t.Errorf("here is the smallest host; tasks end on %q", got)
+		t.Errorf(`here is the smallest host; tasks end on %q, want "here"`, got)
 	}
 }

@@ -45,7 +45,7 @@ func TestManyWaitForOne(t *testing.T) {
 			}
 			ps := x.core.pending.parents
 			if e := x.core.entries.byID[last]; len(e.tasks) > 0 || len(ps.followed) != map[bool]int{true: 1}[name == "other"] {
-				t.Fatalf("%d tasks have soft state, %d jobs are followed", len(e.tasks), len(ps.followed))
+				t.Fatalf("%d tasks have soft state, %d jobs are followed, want none and %v", len(e.tasks), len(ps.followed), map[bool]int{true: 1}[name == "other"])
 			}
 			cpu := startCPU(t)
 			cpu.start()
@@ -56,7 +56,7 @@ func TestManyWaitForOne(t *testing.T) {
 				x.serve()
 			}
 			if cpu.stop(); cpu.sum > 5*time.Second {
-				t.Errorf("it took %s", cpu.sum)
+				t.Errorf("it took %s, want at most %v", cpu.sum, 5*time.Second)
 			}
 			for _, e := range x.core.entries.byID {
 				if len(e.job.Waits.List()) > 0 && len(e.tasks) == 0 && !e.job.Ended() {
@@ -64,7 +64,7 @@ func TestManyWaitForOne(t *testing.T) {
 				}
 			}
 			if x.core.entries.table.Parents.Links() != 0 || len(ps.followed) != 0 {
-				t.Errorf("%d dependencies are waited for, %d jobs are followed", x.core.entries.table.Parents.Links(), len(ps.followed))
+				t.Errorf("%d dependencies are waited for, %d jobs are followed, want 0 and none", x.core.entries.table.Parents.Links(), len(ps.followed))
 			}
 		})
 	}
@@ -97,7 +97,7 @@ func TestLargeArrayAfterAnother(t *testing.T) {
 			x.serve()
 		}
 		if e.parents.ready.Len() > k+100-x.ended || len(e.tasks) > 300 {
-			t.Fatalf("after %d: %d are ready, %d have ended, %d have soft state", k+100, e.parents.ready.Len(), x.ended, len(e.tasks))
+			t.Fatalf("after %d: %d are ready, %d have ended, %d have soft state, want at most %v and at most 300", k+100, e.parents.ready.Len(), x.ended, len(e.tasks), k+100-x.ended)
 		}
 	}
 	for len(x.sent) > 0 {
@@ -107,7 +107,7 @@ func TestLargeArrayAfterAnother(t *testing.T) {
 		t.Errorf("%d tasks have ended, want %d: %v", x.ended, n, e.job.Counts())
 	}
 	if cpu.stop(); cpu.sum > 30*time.Second {
-		t.Errorf("it took %s", cpu.sum)
+		t.Errorf("it took %s, want at most %v", cpu.sum, 30*time.Second)
 	}
 }
 
@@ -125,15 +125,15 @@ func TestFollowedJobsAreBounded(t *testing.T) {
 	ps := x.core.pending.parents
 	lined := (maxParents/500+2)*500 - maxParents
 	if len(ps.followed) != maxParents || len(ps.line) != lined {
-		t.Fatalf("%d jobs are followed, %d are in line", len(ps.followed), len(ps.line))
+		t.Fatalf("%d jobs are followed, %d are in line, want %v and %v", len(ps.followed), len(ps.line), maxParents, lined)
 	}
 	j, _ := x.core.Job(ids[len(ids)-1])
 	if d := j.Depends[499].Detail; !strings.Contains(d, "in line") {
-		t.Errorf("the last one: %q", d)
+		t.Errorf(`the last one: %q, want "in line" in it`, d)
 	}
 	x.step(ParentSeen{job.Progress{Job: far(1), State: job.Failed, Started: true}})
 	if len(ps.followed) != maxParents || len(ps.line) != lined-1 {
-		t.Errorf("then %d jobs are followed, %d are in line", len(ps.followed), len(ps.line))
+		t.Errorf("then %d jobs are followed, %d are in line, want %v and %v", len(ps.followed), len(ps.line), maxParents, lined-1)
 	}
 }
 
@@ -148,7 +148,7 @@ func TestOwnerThatChangesItsMind(t *testing.T) {
 		x.step(ParentSeen{job.Progress{Job: far(1), State: []job.State{job.Failed, job.Pending}[i%2], Started: i%2 == 0}})
 	}
 	if n := int(x.index - before); n > parentBurst+seconds*11 || n < seconds {
-		t.Errorf("it caused %d records", n)
+		t.Errorf("it caused %d records, want at most %v and at least %v", n, parentBurst+seconds*11, seconds)
 	}
 	x.now = x.now.Add(time.Minute)
 	x.step()
@@ -176,7 +176,7 @@ func TestParentsOfADeposedOwner(t *testing.T) {
 	x.submitAfter("afterok:" + string(far(1)))
 	fx := x.core.Step(x.now, Deposed{Epoch: job.Epoch{Term: 1}})
 	if !slices.Equal(fx.Unfollow, []job.ID{far(1)}) {
-		t.Errorf("deposed, it leaves %v", fx.Unfollow)
+		t.Errorf("deposed, it leaves %v, want %v", fx.Unfollow, []job.ID{far(1)})
 	}
 	fx = x.core.Step(x.now, ParentSeen{job.Progress{Job: far(1), State: job.Succeeded, Started: true}})
 	if len(fx.Propose)+len(fx.Follow) > 0 {
@@ -185,7 +185,7 @@ func TestParentsOfADeposedOwner(t *testing.T) {
 	x.index++
 	fx = x.core.Step(x.now, Committed{job.Committed{Index: x.index, Epoch: job.Epoch{Term: 2}, Lead: true}})
 	if want := []job.Follow{{Job: far(1)}}; !slices.Equal(fx.Follow, want) {
-		t.Errorf("owner again, it follows %v", fx.Follow)
+		t.Errorf("owner again, it follows %v, want %v", fx.Follow, want)
 	}
 }
 
@@ -202,12 +202,12 @@ func TestUnknownParents(t *testing.T) {
 			fx = x.core.Step(x.now, Committed{job.Committed{Index: x.index, Epoch: job.Epoch{Term: 1}, Records: fx.Propose}})
 		}
 		if len(fx.Reply) != 1 {
-			t.Fatalf("%d replies", len(fx.Reply))
+			t.Fatalf("%d replies, want 1", len(fx.Reply))
 		}
 		return fx.Reply[0]
 	}
 	if r := submit(1, far(1)); !errors.Is(r.Err, ErrInvalid) || !strings.Contains(r.Err.Error(), string(far(1))) {
-		t.Errorf("unknown: %v", r.Err)
+		t.Errorf("unknown: %v, want ErrInvalid and %v in it", r.Err, string(far(1)))
 	}
 	first := submit(2)
 	if again := submit(3, far(1)); first.Err != nil || again.Err != nil || first.Job.ID != again.Job.ID {
@@ -245,13 +245,13 @@ func TestFollow(t *testing.T) {
 			return nil
 		})
 		if !errors.Is(err, enough) {
-			t.Fatalf("Follow = %v after %+v", err, got)
+			t.Fatalf("Follow = %v after %+v, want enough", err, got)
 		}
 		if x := got[0]; x.Job != ids[1] || x.State != job.Succeeded || !x.Started || x.Ago < 3*time.Minute || !reflect.DeepEqual(x.Tasks.Succeeded, []job.Range{{First: 3, Last: 4}}) {
 			t.Errorf("an archived array: %+v", x)
 		}
 		if x := got[1]; x.Job != ids[4] || x.State != job.Succeeded || x.Tasks.Len() != 0 {
-			t.Errorf("a job: %+v", x)
+			t.Errorf("a job: %+v, want Job %v, State %v and Tasks.Len() 0", x, ids[4], job.Succeeded)
 		}
 		if x := got[2]; x.Job != nobody || x.State != "" || x.Started {
 			t.Errorf("no job: %+v", x)
@@ -267,10 +267,10 @@ func TestFollow(t *testing.T) {
 		synctest.Wait()
 		h.loop.Deposed(job.Epoch{Term: 1})
 		if err := <-over; !errors.Is(err, ErrNotOwner) {
-			t.Errorf("after the ownership: %v", err)
+			t.Errorf("after the ownership: %v, want ErrNotOwner", err)
 		}
 		if err := h.loop.Follow(t.Context(), []job.Follow{{Job: ids[0]}}, nil); !errors.Is(err, ErrNotOwner) {
-			t.Errorf("without the ownership: %v", err)
+			t.Errorf("without the ownership: %v, want ErrNotOwner", err)
 		}
 		synctest.Wait()
 		if fs := &h.loop.execute.followers; fs.n != 0 || len(fs.of) != 0 {
@@ -291,12 +291,12 @@ func TestFollowersAreBounded(t *testing.T) {
 		all = append(all, f)
 	}
 	if err := fs.add(newFollower([]job.Follow{{Job: far(3)}})); !errors.Is(err, ErrBusy) {
-		t.Errorf("one more: %v", err)
+		t.Errorf("one more: %v, want ErrBusy", err)
 	}
 	all[0].take()
 	fs.publish([]job.ID{far(2), far(2), far(3)}, []job.ID{far(1)})
 	if ids, _ := all[0].take(); !slices.Equal(ids, []job.ID{far(2), far(1)}) {
-		t.Errorf("it is told of %v", ids)
+		t.Errorf("it is told of %v, want %v", ids, []job.ID{far(2), far(1)})
 	}
 	for _, f := range all {
 		fs.remove(f)
@@ -313,6 +313,6 @@ func TestFollowersAreBounded(t *testing.T) {
 	for ; fs.add(newFollower(many)) == nil; n++ {
 	}
 	if n != maxAllFollowed/MaxFollowed {
-		t.Errorf("%d followers of %d jobs each are taken", n, MaxFollowed)
+		t.Errorf("%d followers of %d jobs each are taken, want %v", n, MaxFollowed, maxAllFollowed/MaxFollowed)
 	}
 }

@@ -57,7 +57,7 @@ func TestIllegalMoveIsReported(t *testing.T) {
 		t.Errorf("notices: %+v", told)
 	}
 	if x.phase != offering {
-		t.Errorf("the phase is %s", x.phase)
+		t.Errorf("the phase is %s, want %v", x.phase, offering)
 	}
 }
 

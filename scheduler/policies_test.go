@@ -50,13 +50,13 @@ func TestPolicyOfJob(t *testing.T) {
 		x.core.placement.policies.asked(&s, 1)
 		offers, err := x.core.Offers("amy", false, s)
 		if err != nil || offers.Now[0].Name != c.host || offers.Now[0].Why != c.why {
-			t.Errorf("%+v: the dry run says %+v, %v", c, offers.Now, err)
+			t.Errorf("%+v: the dry run says %+v, %v, want no error, [0].Name %v and [0].Why %v", c, offers.Now, err, c.host, c.why)
 		}
 		s.Hold = true
 		x.step(Submit{Token: 1, Spec: s})
 		id := x.core.entries.table.Jobs()[0].ID
 		if why, err := x.core.Why(id); err != nil || why.Now[0].Name != c.host || why.Now[0].Why != c.why {
-			t.Errorf("%+v: the explanation says %+v, %v", c, why.Now, err)
+			t.Errorf("%+v: the explanation says %+v, %v, want no error, [0].Name %v and [0].Why %v", c, why.Now, err, c.host, c.why)
 		}
 		x.step(Hold{Token: 2, Job: id, Release: true})
 		x.sentOffer(t, func(contract.Offer) {})
@@ -96,7 +96,7 @@ func TestUnknownPolicy(t *testing.T) {
 	_, err := x.core.Offers("amy", false, s)
 	for _, err := range []error{fx.Reply[0].Err, err} {
 		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), `policy "best": want one of balanced, frag, pack,`) {
-			t.Errorf("refused with %v", err)
+			t.Errorf(`refused with %v, want ErrInvalid and "policy \"best\": want one of balanced, frag, pack," in it`, err)
 		}
 	}
 	id := job.NewID(7, 1)
@@ -154,6 +154,6 @@ func TestUsualRequestsOfSavedJobs(t *testing.T) {
 	s.Hold = false
 	offers, err := y.core.Offers("amy", false, s)
 	if err != nil || len(offers.Now) != 1 || offers.Now[0].Why != "least fragmentation: leaves 1 of 2 GPUs" {
-		t.Errorf("%+v, %v", offers.Now, err)
+		t.Errorf(`%+v, %v, want no error, 1 of them and [0].Why "least fragmentation: leaves 1 of 2 GPUs"`, offers.Now, err)
 	}
 }

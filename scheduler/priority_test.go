@@ -50,7 +50,7 @@ func TestPriorityAboveTheLimitIsRefused(t *testing.T) {
 	}
 	for _, hold := range []bool{false, true} {
 		if err := submit("ada", spec(61, hold)); !errors.Is(err, ErrLimit) || !strings.Contains(err.Error(), why) {
-			t.Errorf("hold %t: submitted: %v", hold, err)
+			t.Errorf("hold %t: submitted: %v, want ErrLimit and %v in it", hold, err, why)
 		}
 		if err := submit("ada", spec(60, hold)); err != nil {
 			t.Errorf("hold %t: the highest priority is refused: %v", hold, err)
@@ -60,7 +60,7 @@ func TestPriorityAboveTheLimitIsRefused(t *testing.T) {
 		t.Errorf("root's job is refused: %v", err)
 	}
 	if _, err := s.core.Offers("ada", false, spec(61, false)); !errors.Is(err, ErrLimit) {
-		t.Errorf("a dry run: %v", err)
+		t.Errorf("a dry run: %v, want ErrLimit", err)
 	}
 	if _, err := s.core.Offers("ada", false, spec(60, false)); err != nil {
 		t.Errorf("a dry run: %v", err)
@@ -74,23 +74,23 @@ func TestAcceptedPriorityIsLowered(t *testing.T) {
 	s.do("worker n1 cpus=1 free=0")
 	s.do("submit a priority=90")
 	if m := s.offer([]string{"n1", "a"}); m.Priority != 90 {
-		t.Fatalf("offered with %d", m.Priority)
+		t.Fatalf("offered with %d, want 90", m.Priority)
 	}
 	s.cfg.Priorities = &contract.Priorities{PerUser: 50, PerMember: job.MaxPriority}
 	s.do("restart rows")
 	s.do("lead")
 	s.do("worker n1 cpus=1 free=0")
 	if m := s.offer([]string{"n1", "a"}); m.Priority != 50 {
-		t.Fatalf("offered with %d", m.Priority)
+		t.Fatalf("offered with %d, want 50", m.Priority)
 	}
 	x, _ := s.core.Job(s.id("a"))
 	if why := x.Tasks[0].Reason.Detail; !strings.Contains(why, "is above 50, the highest here (limits.per_user.priority), and counts as 50") {
-		t.Errorf("the reason: %s", why)
+		t.Errorf(`the reason: %s, want "is above 50, the highest here (limits.per_user.priority), and counts as 50" in it`, why)
 	}
 	s.core.cfg.Priorities = &contract.Priorities{PerUser: 100, PerMember: job.MaxPriority} // a reload, which changes nothing about it
 	x, _ = s.core.Job(s.id("a"))
 	if why := x.Tasks[0].Reason.Detail; !strings.Contains(why, "priority 90 was above the highest here when the daemon started, and counts as 50") {
-		t.Errorf("after a reload: %s", why)
+		t.Errorf(`after a reload: %s, want "priority 90 was above the highest here when the daemon started, and counts as 50" in it`, why)
 	}
 }
 
@@ -107,10 +107,10 @@ func TestHostThatAllowsLess(t *testing.T) {
 		}
 	}
 	if out := s.said("submit low priority=50"); !strings.Contains(out, "n1 <- offer #2 low.0.1") {
-		t.Fatalf("a task of a priority that the host allows: %s", out)
+		t.Fatalf(`a task of a priority that the host allows: %s, want "n1 <- offer #2 low.0.1" in it`, out)
 	}
 	if out := s.said("worker n1 cpus=8"); !strings.Contains(out, "high.0.2") {
-		t.Fatalf("after Hello: %s", out)
+		t.Fatalf(`after Hello: %s, want "high.0.2" in it`, out)
 	}
 }
 
@@ -131,7 +131,7 @@ func TestOverdueWithinTheLimit(t *testing.T) {
 	}
 	s.do("decline n1 a never=1")
 	if out := s.said("submit c priority=7"); !strings.Contains(out, "n1 <- offer") {
-		t.Fatalf("another task of the kind: %s", out)
+		t.Fatalf(`another task of the kind: %s, want "n1 <- offer" in it`, out)
 	}
 }
 
@@ -151,7 +151,7 @@ func TestDeclinedPreemptionPausesNobody(t *testing.T) {
 		}
 	}
 	if out := s.said("submit more priority=95"); !strings.Contains(out, "n1 <- offer") {
-		t.Errorf("nothing is offered to the host: %s", out)
+		t.Errorf(`nothing is offered to the host: %s, want "n1 <- offer" in it`, out)
 	}
 }
 
@@ -178,7 +178,7 @@ func TestManyHostsThatMakeNoRoom(t *testing.T) {
 		s.do("decline " + d.preempt.Name() + " a yields=10:4")
 	}
 	if n := len(d.offers); n > spreadMost {
-		t.Errorf("it queues at %d hosts", n)
+		t.Errorf("it queues at %d hosts, want at most %v", n, spreadMost)
 	}
 	for range 3 {
 		s.do("wait 1m")

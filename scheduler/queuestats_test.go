@@ -38,7 +38,7 @@ func TestQueueTellsWaits(t *testing.T) {
 	x.step(full)
 	q = queueOf(x.core)
 	if n := q.Waited.Total(); n != 1 || q.Waited.Longest < 5*time.Minute || q.Waited.Longest > 6*time.Minute {
-		t.Errorf("%d have started after %s", n, q.Waited.Longest)
+		t.Errorf("%d have started after %s, want 1, at least %v and at most %v", n, q.Waited.Longest, 5*time.Minute, 6*time.Minute)
 	}
 	if !q.Oldest.IsZero() {
 		t.Errorf("since %s, but one job is not to begin yet and one is held", q.Oldest)
@@ -61,7 +61,7 @@ func TestQueueOfAJobThatRanBefore(t *testing.T) {
 	x.step(Submit{Token: 1, User: "amy", Spec: spec})
 	x.run()
 	if n := queueOf(x.core).Waited.Total(); n != 1 {
-		t.Fatalf("an array counts %d times", n)
+		t.Fatalf("an array counts %d times, want 1", n)
 	}
 	var e *entry
 	for _, e = range x.core.entries.byID {
@@ -72,7 +72,7 @@ func TestQueueOfAJobThatRanBefore(t *testing.T) {
 	}
 	e.job.Spec.Resources.GPUs = 2
 	if d := queueOf(x.core).Demands; d[0].GPUs != float64(2*e.job.Assigned()) {
-		t.Errorf("demands %+v of tasks with two GPUs", d)
+		t.Errorf("demands %+v of tasks with two GPUs, want [0].GPUs %v", d, float64(2*e.job.Assigned()))
 	}
 }
 
@@ -106,7 +106,7 @@ func TestQueueOfARetry(t *testing.T) {
 		x.step()
 	}
 	if n := queueOf(x.core).Waited.Total(); n != 1 {
-		t.Errorf("it has started %d times", n)
+		t.Errorf("it has started %d times, want 1", n)
 	}
 }
 

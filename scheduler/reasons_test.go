@@ -143,11 +143,11 @@ func TestReasonOfASubmission(t *testing.T) {
 	fx := x.core.Step(x.now, Submit{Token: 99, User: "amy", Spec: benchSpec(0)})
 	fx = x.core.Step(x.now, Committed{job.Committed{Index: x.index + 1, Epoch: job.Epoch{Term: 1}, Records: fx.Propose}})
 	if len(fx.Reply) != 1 || len(fx.Reply[0].Job.Tasks) != 1 {
-		t.Fatalf("replies: %+v", fx.Reply)
+		t.Fatalf("replies: %+v, want 1 of them and 1 [0].Job.Tasks", fx.Reply)
 	}
 	why := fx.Reply[0].Job.Tasks[0].Reason
 	if why.Word != job.ReasonPriority || !strings.Contains(why.Detail, "its turn") {
-		t.Errorf("reason: %+v", why)
+		t.Errorf(`reason: %+v, want Word %v and Detail "its turn" in it`, why, job.ReasonPriority)
 	}
 }
 

@@ -20,7 +20,7 @@ func renewing(t testing.TB, tasks int) *bench {
 	}
 	x.run()
 	if n := len(x.core.assigned.byNode["w0"]); n != tasks {
-		t.Fatalf("%d tasks run", n)
+		t.Fatalf("%d tasks run, want %v", n, tasks)
 	}
 	x.now = x.now.Add(time.Minute)
 	return x

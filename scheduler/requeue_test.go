@@ -54,22 +54,22 @@ func TestRequeueOfArchivedJob(t *testing.T) {
 			t.Fatal(err)
 		}
 		if j := <-ends; j.State() != job.Succeeded {
-			t.Errorf("it ended as %s", j.State())
+			t.Errorf("it ended as %s, want %v", j.State(), job.Succeeded)
 		}
 		j, err := h.loop.Requeue(ctx, ids[0], nil, false, "again")
 		if err != nil || j.ID != ids[0] || j.State() != job.Pending || j.Spec.Name != "j0" {
 			t.Fatalf("Requeue = %+v, %v", j, err)
 		}
 		if _, err := h.loop.Requeue(ctx, ids[1], nil, true, ""); !errors.Is(err, ErrConflict) {
-			t.Errorf("Requeue of failed tasks = %v", err)
+			t.Errorf("Requeue of failed tasks = %v, want ErrConflict", err)
 		}
 		first := request("j0")
 		first.Key = "k0"
 		if again, err := h.loop.Submit(ctx, first); err != nil || again.ID != ids[0] {
-			t.Errorf("the same key is job %s, %v", again.ID, err)
+			t.Errorf("the same key is job %s, %v, want no error and %v", again.ID, err, ids[0])
 		}
 		if j := <-ends; j.State() != job.Succeeded || j.Tasks[0].Attempt != 2 {
-			t.Errorf("it ended as %s, attempt %d", j.State(), j.Tasks[0].Attempt)
+			t.Errorf("it ended as %s, attempt %d, want %v and 2", j.State(), j.Tasks[0].Attempt, job.Succeeded)
 		}
 		list, err := h.loop.Jobs(ctx, job.Query{States: []job.State{job.Succeeded}})
 		newest := slices.Clone(ids)
@@ -101,7 +101,7 @@ func TestRequeueOfArchivedJob(t *testing.T) {
 		}
 		j, err = h.loop.Job(ctx, ids[0])
 		if err != nil || j.State() != job.Succeeded || len(j.Tasks[0].Outcomes()) != 2 {
-			t.Errorf("Job = %+v, %v", j, err)
+			t.Errorf("Job = %+v, %v, want no error, State() %v and 2 Tasks[0].Outcomes()", j, err, job.Succeeded)
 		}
 	})
 }
@@ -125,7 +125,7 @@ func TestRequeueWithoutRows(t *testing.T) {
 		}
 		h.journal.breaks(errDiskFull)
 		if _, err := h.loop.Requeue(t.Context(), ids[2], nil, false, ""); !errors.Is(err, ErrConflict) || !strings.Contains(err.Error(), errDiskFull.Error()) {
-			t.Errorf("Requeue = %v", err)
+			t.Errorf("Requeue = %v, want ErrConflict and %v in it", err, errDiskFull.Error())
 		}
 		h.journal.breaks(nil)
 		h.journal.mu.Lock()
@@ -178,7 +178,7 @@ func TestUnreadableDiskEndsTheLoop(t *testing.T) {
 		h.journal.commit(job.Committed{Records: []job.Record{job.RequeueRecord{Job: ids[0]}}})
 		synctest.Wait()
 		if err := h.loop.Ping(t.Context()); !errors.Is(err, ErrStopped) {
-			t.Errorf("Ping = %v", err)
+			t.Errorf("Ping = %v, want ErrStopped", err)
 		}
 	})
 }
@@ -207,7 +207,7 @@ func TestPurgeAndRequeue(t *testing.T) {
 					t.Errorf("purged first %v, apart %v, in memory %d: the job is kept: %v", purged, apart, keep, there)
 				}
 				if len(s.core.history.purging) != 0 || len(s.core.history.ended) != 0 {
-					t.Errorf("purged first %v: purging %v, ended %v", purged, s.core.history.purging, s.core.history.ended)
+					t.Errorf("purged first %v: purging %v, ended %v, want none and none", purged, s.core.history.purging, s.core.history.ended)
 				}
 			}
 		}

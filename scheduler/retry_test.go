@@ -49,10 +49,10 @@ func TestNewOwnerBacksOff(t *testing.T) {
 				Profile: contract.Profile{Name: "n2", Store: "s2", CPUs: 64, Drivers: []string{"exec"}, Worker: true}, Free: contract.Free{CPUs: 64},
 			}})
 		if tasks, hosts := offered(fx); !slices.Equal(tasks, []int{2, 3, 4, 6, 7, 8, 9}) || !slices.Equal(hosts, []job.Peer{"n1"}) {
-			t.Errorf("from the %s: at once tasks %v are offered to %v", from, tasks, hosts)
+			t.Errorf("from the %s: at once tasks %v are offered to %v, want %v and %v", from, tasks, hosts, []int{2, 3, 4, 6, 7, 8, 9}, []job.Peer{"n1"})
 		}
 		if j, _ := c.Job(id); j.Tasks[5].Reason.Word != job.ReasonBackoff {
-			t.Errorf("from the %s: task 5 waits for %s", from, j.Tasks[5].Reason)
+			t.Errorf("from the %s: task 5 waits for %s, want Word %v", from, j.Tasks[5].Reason, job.ReasonBackoff)
 		}
 		var tasks []int
 		for at := storyStart; at.Before(storyStart.Add(2 * time.Second)); at = at.Add(100 * time.Millisecond) {
@@ -63,7 +63,7 @@ func TestNewOwnerBacksOff(t *testing.T) {
 			}
 		}
 		if slices.Sort(tasks); !slices.Equal(tasks, []int{0, 1, 5}) {
-			t.Errorf("from the %s: then tasks %v are offered", from, tasks)
+			t.Errorf("from the %s: then tasks %v are offered, want %v", from, tasks, []int{0, 1, 5})
 		}
 	}
 }
@@ -150,7 +150,7 @@ func TestJobLeavesOutAHostWhereItFails(t *testing.T) {
 			continue
 		}
 		if n > 0 {
-			t.Errorf("%d tasks are offered to the host where they fail", n)
+			t.Errorf("%d tasks are offered to the host where they fail, want 0", n)
 		}
 		x, err := c.Why(id)
 		if err != nil || slices.ContainsFunc(x.Now, func(c contract.Candidate) bool { return c.Node == "n1" }) ||

@@ -25,7 +25,7 @@ func TestRowsAreSavedTogether(t *testing.T) {
 		}
 	}
 	if x.ended != n || len(x.rows) > 0 {
-		t.Fatalf("%d jobs have ended, %d rows are saved at once", x.ended, len(x.rows))
+		t.Fatalf("%d jobs have ended, %d rows are saved at once, want %v and none", x.ended, len(x.rows), n)
 	}
 	x.now = x.now.Add(cfg.SaveEvery)
 	x.step(Tick{})
@@ -38,12 +38,12 @@ func TestRowsAreSavedTogether(t *testing.T) {
 		}
 	}
 	if headers := len(x.core.entries.table.Jobs()); headers != n {
-		t.Errorf("%d jobs", headers)
+		t.Errorf("%d jobs, want %v", headers, n)
 	}
 	x.rows = nil
 	x.step(Tick{})
 	if len(x.rows) > 0 {
-		t.Errorf("%d rows are saved again", len(x.rows))
+		t.Errorf("%d rows are saved again, want none", len(x.rows))
 	}
 	// A job that is deleted takes all changed rows with it.
 	x.tok++

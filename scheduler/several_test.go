@@ -28,7 +28,7 @@ func TestJobOfSeveralTasks(t *testing.T) {
 		disk.Save(x.rows, nil)
 		x.rows = nil
 		if v, _ := x.core.Job(id); v.Counts.Total() != n || v.Counts != counted(x.core, id) {
-			t.Fatalf("round %d: counts %v of %d tasks", round, v.Counts, n)
+			t.Fatalf("round %d: counts %v of %d tasks, want Total() %v and %v", round, v.Counts, n, n, counted(x.core, id))
 		} else if v.Counts.Ended() < n && v.Counts.Ended() > 0 {
 			running++
 		}
@@ -87,10 +87,10 @@ func TestSoftStateOfActiveTasks(t *testing.T) {
 	few := func(when string) {
 		t.Helper()
 		if n := len(e.tasks); n > e.job.Assigned()+soft {
-			t.Fatalf("%s: soft state of %d tasks, %d are assigned", when, n, e.job.Assigned())
+			t.Fatalf("%s: soft state of %d tasks, %d are assigned, want at most %v", when, n, e.job.Assigned(), e.job.Assigned()+soft)
 		}
 		if c := x.core.views.of(e).Counts; c.Total() != 1_000_000 {
-			t.Fatalf("%s: counts %v", when, c)
+			t.Fatalf("%s: counts %v, want Total() 1_000_000", when, c)
 		}
 	}
 	few("held")
@@ -117,7 +117,7 @@ func TestSoftStateOfActiveTasks(t *testing.T) {
 	x.step(Cancel{Token: 3, Job: e.job.ID})
 	few("cancelled")
 	if c := e.job.Counts(); c.Of(job.Cancelled) < 1_000_000-ran-soft {
-		t.Errorf("counts %v", c)
+		t.Errorf("counts %v, want Of(job.Cancelled) at least %v", c, 1_000_000-ran-soft)
 	}
 }
 
@@ -163,10 +163,10 @@ func TestThrottledArrayOfRetries(t *testing.T) {
 			full++
 		}
 		if len(e.tasks) > maxPaused+most {
-			t.Fatalf("round %d: soft state of %d tasks", round, len(e.tasks))
+			t.Fatalf("round %d: soft state of %d tasks, want at most %v", round, len(e.tasks), maxPaused+most)
 		}
 		if round > 10*n {
-			t.Fatalf("%v after %d rounds; %d are active, %d wait for others", e.job.Counts(), round, e.active, len(e.barred))
+			t.Fatalf("%v after %d rounds; %d are active, %d wait for others, want at most %v", e.job.Counts(), round, e.active, len(e.barred), 10*n)
 		}
 		x.serve()
 	}
@@ -174,7 +174,7 @@ func TestThrottledArrayOfRetries(t *testing.T) {
 		t.Errorf("counts %v, soft state of %d tasks", c, len(e.tasks))
 	}
 	if full < n/most { // two attempts of each task, 64 at a time
-		t.Errorf("only in %d rounds were %d tasks active", full, most)
+		t.Errorf("only in %d rounds were %d tasks active, want at least %v", full, most, n/most)
 	}
 }
 
@@ -185,15 +185,15 @@ func TestManyActiveTasksCostNothing(t *testing.T) {
 	e := x.core.entries.byID[x.core.entries.table.Jobs()[0].ID]
 	x.run()
 	if c := x.core.views.counts(e); c.Of(job.Running) != 10_000 {
-		t.Fatalf("counts %v", c)
+		t.Fatalf("counts %v, want Of(job.Running) 10_000", c)
 	}
 	allocs := testing.AllocsPerRun(100, func() { x.core.views.brief(e) })
 	if allocs > 4 {
-		t.Errorf("a view for a watcher takes %v allocations", allocs)
+		t.Errorf("a view for a watcher takes %v allocations, want at most 4", allocs)
 	}
 	x.step(Cancel{Token: 2, Job: e.job.ID, Tasks: []job.Range{{First: 5000, Last: 5000}}})
 	if len(e.touched) > 1 || len(x.sent) != 1 {
-		t.Errorf("a cancel of one task touches %d tasks and sends %d messages", len(e.touched), len(x.sent))
+		t.Errorf("a cancel of one task touches %d tasks and sends %d messages, want at most 1 and 1", len(e.touched), len(x.sent))
 	}
 }
 

@@ -57,7 +57,7 @@ func TestUsageOfLiars(t *testing.T) {
 		total += s.used.CPU
 	}
 	if total > 1.001*most+101 || total < most {
-		t.Errorf("%.0f CPU-seconds are believed, of at most %.0f", total, most)
+		t.Errorf("%.0f CPU-seconds are believed, of at most %.0f, want at most %v and at least %v", total, most, 1.001*most+101, most)
 	}
 	for i := range 1000 { // what is told replaces what was told before, and decays by itself
 		x.now = x.now.Add(20 * time.Hour)
@@ -65,11 +65,11 @@ func TestUsageOfLiars(t *testing.T) {
 	}
 	s := x.core.pending.shares
 	if len(s.sums) != 1 || len(s.told) != 2 {
-		t.Errorf("%d accounts of %d hosts", len(s.sums), len(s.told))
+		t.Errorf("%d accounts of %d hosts, want 1 and 2", len(s.sums), len(s.told))
 	}
 	s.refresh(func() {})
 	if got := s.sums[fairshare.Account{User: "user00000"}].used.CPU / s.scale(); got < 990 || got > 1010 {
-		t.Errorf("999 CPU-seconds were told, %.1f are counted", got)
+		t.Errorf("999 CPU-seconds were told, %.1f are counted, want at least 990 and at most 1010", got)
 	}
 }
 
@@ -115,29 +115,29 @@ func TestSnapshotOrders(t *testing.T) {
 		}
 	}
 	if queued["user00001"] != 1 || queued["user00000"] != 8 {
-		t.Errorf("queued: %v", queued)
+		t.Errorf(`queued: %v, want ["user00001"] 1 and ["user00000"] 8`, queued)
 	}
 	for range 3 {
 		x.submitFor("user00001", 8)
 	}
 	if got := first(); got != "user00001" {
-		t.Errorf("%q is first", got)
+		t.Errorf(`%q is first, want "user00001"`, got)
 	}
 	x.now = x.now.Add(time.Second)
 	x.uses(0, 0, map[string]float64{"user00000": 5000, "user00001": 10000})
 	if got := first(); got != "user00001" {
-		t.Errorf("%q is first although the snapshot is not old", got)
+		t.Errorf(`%q is first although the snapshot is not old, want "user00001"`, got)
 	}
 	x.now = x.now.Add(time.Minute)
 	x.step()
 	if got := first(); got != "user00000" {
-		t.Errorf("%q is first after the snapshot", got)
+		t.Errorf(`%q is first after the snapshot, want "user00000"`, got)
 	}
 	for _, g := range x.core.pending.shapes {
 		if g.account.User == "user00001" {
 			why := x.core.views.waitReason(g.queue.first())
 			if want := "behind users who have used less of their share: user00000; see muster users"; why.Word != job.ReasonPriority || why.Detail != want {
-				t.Errorf("%s", why)
+				t.Errorf("%s, want Word %v and Detail %v", why, job.ReasonPriority, want)
 			}
 		}
 	}

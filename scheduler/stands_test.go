@@ -49,7 +49,7 @@ func (x *bench) standing(t *testing.T) (hosts int, jobs []int) {
 		n := 0
 		for _, o := range d.offers {
 			if told[o.id] != o.keeps {
-				t.Errorf("job %d: its host was told %v", i, told[o.id])
+				t.Errorf("job %d: its host was told %v, want %v", i, told[o.id], o.keeps)
 			}
 			if o.keeps {
 				n++
@@ -74,7 +74,7 @@ func TestFewHostsKeepWhatIsFree(t *testing.T) {
 		for range 4 {
 			hosts, jobs := x.standing(t)
 			if hosts != c.want || jobs[0] != 0 {
-				t.Errorf("%d hosts, %d jobs: %d hosts keep what is free, for jobs %v", c.hosts, c.jobs, hosts, jobs)
+				t.Errorf("%d hosts, %d jobs: %d hosts keep what is free, for jobs %v, want %v and [0] 0", c.hosts, c.jobs, hosts, jobs, c.want)
 			}
 			x.lasts(10 * time.Minute) // they queue at more hosts meanwhile
 		}
@@ -147,7 +147,7 @@ func TestRoomThatIsNotKept(t *testing.T) {
 		}
 	}
 	if kept != 4 || spare != 4 {
-		t.Errorf("%d hosts keep what is free, %d do not", kept, spare)
+		t.Errorf("%d hosts keep what is free, %d do not, want 4 and 4", kept, spare)
 	}
 }
 
@@ -155,11 +155,11 @@ func TestRoomThatIsNotKept(t *testing.T) {
 func TestLooksAreBounded(t *testing.T) {
 	x := allBusy(t, 64, 400)
 	if n := len(x.core.dispatches.stands.first(8 + standsLook)); n > 8+standsLook {
-		t.Errorf("%d tasks were looked at", n)
+		t.Errorf("%d tasks were looked at, want at most %v", n, 8+standsLook)
 	}
 	x.lasts(time.Minute)
 	if hosts, _ := x.standing(t); hosts != 8 {
-		t.Errorf("%d hosts keep what is free", hosts)
+		t.Errorf("%d hosts keep what is free, want 8", hosts)
 	}
 }
 

@@ -61,7 +61,7 @@ func TestTotals(t *testing.T) {
 	}
 	got := x.core.totals.clone()
 	if declined < 1 || got.Offers[OfferDeclined] != uint64(declined) || got.Offers[OfferCommitted] != 1 {
-		t.Errorf("offers %v, of which %d were declined", got.Offers, declined)
+		t.Errorf("offers %v, of which %d were declined, want at least 1, [OfferDeclined] %v and [OfferCommitted] 1", got.Offers, declined, uint64(declined))
 	}
 	if got.Ended[job.Failed] != 1 || got.ended() != 1 {
 		t.Errorf("ended: %v", got.Ended)
@@ -109,7 +109,7 @@ func TestEachOfferHasOneResult(t *testing.T) {
 		sum += n
 	}
 	if open := len(x.core.offers.byID); open > 0 || sum != uint64(len(sent)) || sum < 8 {
-		t.Errorf("%d offers were sent, %d are open, and %d have a result: %v", len(sent), open, sum, x.core.totals.Offers)
+		t.Errorf("%d offers were sent, %d are open, and %d have a result: %v, want 0, %v and at least 8", len(sent), open, sum, x.core.totals.Offers, uint64(len(sent)))
 	}
 }
 
@@ -120,7 +120,7 @@ func TestTotalsAfterARestart(t *testing.T) {
 	x.step(Submit{Token: 1, User: "amy", Spec: benchSpec(0)})
 	x.run()
 	if n, _ := x.core.totals.Started.count(); n != 1 {
-		t.Fatalf("%d starts before the restart", n)
+		t.Fatalf("%d starts before the restart, want 1", n)
 	}
 	saved := Saved{Applied: x.index}
 	for _, r := range x.rows {

@@ -40,7 +40,7 @@ func TestChangesThatNobodyWatchesCostNothing(t *testing.T) {
 		}
 		for what, id := range map[string]job.ID{"a job that nobody watches": other.ID, "a job whose end is watched": watched.ID} {
 			if cost := publish(id); cost > 0 {
-				t.Errorf("a change of %s makes %v objects", what, cost)
+				t.Errorf("a change of %s makes %v objects, want 0", what, cost)
 			}
 		}
 		stop()
@@ -55,7 +55,7 @@ func TestChangesThatNobodyWatchesCostNothing(t *testing.T) {
 			return len(ws.all) + len(ws.naming) + len(ws.others), nil
 		})
 		if err != nil || left > 0 {
-			t.Errorf("%d entries are left of watchers that have ended (%v)", left, err)
+			t.Errorf("%d entries are left of watchers that have ended (%v), want no error and 0", left, err)
 		}
 	})
 }

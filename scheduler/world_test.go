@@ -363,7 +363,7 @@ func (w *world) depose(n int) {
 	w.pending = nil
 	w.step(Deposed{Epoch: job.Epoch{Generation: 1, Term: w.term}})
 	if len(w.open) > 0 {
-		w.t.Fatalf("%d requests of a deposed owner have no answer", len(w.open))
+		w.t.Fatalf("%d requests of a deposed owner have no answer, want none", len(w.open))
 	}
 	if w.read != 0 {
 		w.readDone(errors.New("no leader"))

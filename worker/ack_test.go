@@ -45,7 +45,7 @@ func TestAckOfTheOwnerAlone(t *testing.T) {
 				t.Fatalf("stale = %+v", stale)
 			}
 			if h.claims[group].Epoch != epoch(3) {
-				t.Fatalf("epoch = %v", h.claims[group])
+				t.Fatalf("epoch = %v, want Epoch %v", h.claims[group], epoch(3))
 			}
 		})
 	}

@@ -33,7 +33,7 @@ func asking(t *testing.T) (*host, contract.Start) {
 		t.Fatalf("asked %+v", h.asked)
 	}
 	if h.records[m.Attempt].Phase != contract.PhaseReserved {
-		t.Fatalf("record = %+v", h.records[m.Attempt])
+		t.Fatalf("record = %+v, want Phase %v", h.records[m.Attempt], contract.PhaseReserved)
 	}
 	return h, m
 }
@@ -46,10 +46,10 @@ func (h *host) wantRefused(a job.Attempt, word string) {
 		h.t.Fatalf("event = %+v, want %q", ev, word)
 	}
 	if r := h.synced[a]; r.Phase != contract.PhaseRefused {
-		h.t.Fatalf("record = %+v", r)
+		h.t.Fatalf("record = %+v, want Phase %v", r, contract.PhaseRefused)
 	}
 	if v := h.core.View(); v.Free.CPUs != 8 || len(v.Free.GPUs) != 1 {
-		h.t.Fatalf("free %+v", v.Free)
+		h.t.Fatalf("free %+v, want CPUs 8 and 1 GPUs", v.Free)
 	}
 	if e := h.admits(a); len(e.Start) > 0 || h.records[a].Phase != contract.PhaseRefused {
 		h.t.Fatal("started after its refusal")
@@ -60,7 +60,7 @@ func TestR9StartAgainBeforeItIsAdmitted(t *testing.T) {
 	h, m := asking(t)
 	h.says(amy, m)
 	if len(h.asked) != 1 {
-		t.Fatalf("asked again: %+v", h.asked)
+		t.Fatalf("asked again: %+v, want 1 of them", h.asked)
 	}
 	if e := h.admits(m.Attempt); len(e.Start) != 1 || h.synced[m.Attempt].Phase != contract.PhaseStarted {
 		t.Fatalf("effects = %+v", e)
@@ -81,7 +81,7 @@ func TestReservationDoesNotLapseWhileThePolicyIsAsked(t *testing.T) {
 	h.says(amy, offer(2, attempt(2, 1), gpus(1)))
 	one[contract.Decline](h, amy)
 	if e := h.admits(m.Attempt); len(e.Start) != 1 || len(e.Start[0].Devices) != 1 {
-		t.Fatalf("effects = %+v", e)
+		t.Fatalf("effects = %+v, want 1 Start and 1 Start[0].Devices", e)
 	}
 }
 
@@ -116,7 +116,7 @@ func TestStartUnderANewerEpochBeforeItIsAdmitted(t *testing.T) {
 	m.Epoch = epoch(2)
 	h.says(amy, m)
 	if e := h.admits(m.Attempt); len(e.Start) != 1 || h.records[m.Attempt].Epoch != epoch(2) {
-		t.Fatalf("effects = %+v, record %+v", e, h.records[m.Attempt])
+		t.Fatalf("effects = %+v, record %+v, want 1 Start and Epoch %v", e, h.records[m.Attempt], epoch(2))
 	}
 }
 
@@ -139,7 +139,7 @@ func TestCommandsBeforeItIsAdmitted(t *testing.T) {
 		h, m := asking(t)
 		h.says(amy, contract.Query{Attempt: a, Group: group, Epoch: epoch(1), Store: store})
 		if e := h.admits(m.Attempt); len(e.Start) != 1 {
-			t.Fatalf("effects = %+v", e)
+			t.Fatalf("effects = %+v, want 1 Start", e)
 		}
 		h.wantStates(amy, job.Starting)
 	})
@@ -147,7 +147,7 @@ func TestCommandsBeforeItIsAdmitted(t *testing.T) {
 		h, m := asking(t)
 		h.says(amy, contract.Release{Offer: 1})
 		if e := h.admits(m.Attempt); len(e.Start) != 1 {
-			t.Fatalf("effects = %+v", e)
+			t.Fatalf("effects = %+v, want 1 Start", e)
 		}
 	})
 	t.Run("drain", func(t *testing.T) {
@@ -160,7 +160,7 @@ func TestCommandsBeforeItIsAdmitted(t *testing.T) {
 		h, m := asking(t)
 		h.round(worker.Down{Peer: amy})
 		if e := h.admits(m.Attempt); len(e.Start) != 1 {
-			t.Fatalf("effects = %+v", e)
+			t.Fatalf("effects = %+v, want 1 Start", e)
 		}
 		h.round(worker.Up{Peer: amy})
 		h.wantStates(amy, job.Starting)
@@ -180,7 +180,7 @@ func TestPolicyIsAskedForALapsedReservation(t *testing.T) {
 		h.mute, h.failing = true, fails
 		h.says(amy, start(1, a, s, gpus(1)))
 		if c := got[contract.Commit](h, amy); len(c) > 0 {
-			t.Fatalf("committed again: %+v", c)
+			t.Fatalf("committed again: %+v, want none", c)
 		}
 		h.failing = false
 		h.jump(2 * time.Second)
@@ -235,9 +235,9 @@ func TestLogLinesAreEffects(t *testing.T) {
 	line("devices of a running attempt cannot be held")
 	h.round(worker.DeviceFault{Fault: gpu.Fault{UUID: "GPU-b", Severity: gpu.SeverityDevice, Text: "xid 79"}})
 	if l := line("device put into quarantine"); l.Level != slog.LevelError || len(l.Attrs) != 2 || l.Attrs[0].String() != "device=GPU-b" {
-		t.Fatalf("line = %+v", l)
+		t.Fatalf(`line = %+v, want Level %v, 2 Attrs and Attrs[0].String() "device=GPU-b"`, l, slog.LevelError)
 	}
 	if h.round(); len(h.done.Log) > 0 {
-		t.Fatalf("logged twice: %+v", h.done.Log)
+		t.Fatalf("logged twice: %+v, want none", h.done.Log)
 	}
 }

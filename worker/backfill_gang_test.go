@@ -43,7 +43,7 @@ func TestOnlyTheFirstOfAKindHoldsBack(t *testing.T) {
 				h.says(bob, m)
 			}
 			if n := len(got[contract.Commit](h, bob)); n < cpus-2 {
-				t.Errorf("%d of %d CPUs are for tasks without GPUs; 1 is in use and 1 may be kept", n, cpus)
+				t.Errorf("%d of %d CPUs are for tasks without GPUs; 1 is in use and 1 may be kept, want at least %v", n, cpus, cpus-2)
 			}
 		})
 	}
@@ -78,11 +78,11 @@ func TestBackfillLeavesPromises(t *testing.T) {
 			short.Age = 0
 			f.says(amy, short)
 			if cs := got[contract.Commit](f.host, amy); len(cs) > 0 {
-				t.Fatalf("lent: %+v", cs)
+				t.Fatalf("lent: %+v, want none", cs)
 			}
 			f.says(amy, contract.Release{Offer: m.ID}, contract.Release{Offer: 400})
 			if c := one[contract.Commit](f.host, amy); c.Offer != short.ID {
-				t.Errorf("commit %+v", c)
+				t.Errorf("commit %+v, want Offer %v", c, short.ID)
 			}
 		})
 	}
@@ -109,7 +109,7 @@ func TestPlaceOfAGangHasNoEnd(t *testing.T) {
 	}
 	h.pass(time.Second)
 	if f := h.forecasts()[big.ID]; f.Start < 59*time.Minute || f.Start > 62*time.Minute {
-		t.Errorf("forecast %+v, once the gang is started", f)
+		t.Errorf("forecast %+v, once the gang is started, want Start at least %v and Start at most %v", f, 59*time.Minute, 62*time.Minute)
 	}
 }
 

@@ -40,7 +40,7 @@ func (h *host) begins(m contract.Offer, s contract.Session) {
 		}
 	})
 	if e := h.says(amy, st); len(e.Start) != 1 {
-		h.t.Fatalf("%d tasks started; told %+v", len(e.Start), got[contract.Event](h, amy))
+		h.t.Fatalf("%d tasks started; told %+v, want 1", len(e.Start), got[contract.Event](h, amy))
 	}
 	h.round(worker.DriverEvent{Attempt: m.Attempt, Kind: worker.DriverStarted, PID: 42})
 }
@@ -94,7 +94,7 @@ func TestBackfill(t *testing.T) {
 	h.begins(timed(3, gpus(1), 30*time.Minute), s)
 	h.pass(time.Second)
 	if f := h.forecasts()[2]; f.Start < time.Hour-2*time.Second || f.Start > time.Hour+2*grace+worker.StartWithin {
-		t.Errorf("forecast %+v", f)
+		t.Errorf("forecast %+v, want Start at least %v and Start at most %v", f, time.Hour-2*time.Second, time.Hour+2*grace+worker.StartWithin)
 	}
 	for range 60 {
 		h.pass(20 * time.Second)
@@ -116,7 +116,7 @@ func TestBackfillWithWhatIsLeft(t *testing.T) {
 	h.says(amy, big)
 	h.says(amy, timed(3, job.Resources{CPUs: 4}, 0), timed(4, job.Resources{CPUs: 1}, 0))
 	if got := h.committed(); !slices.Equal(got, []uint64{3}) {
-		t.Fatalf("committed %v: of 8 CPUs 4 are booked for later and 1 is released by then", got)
+		t.Fatalf("committed %v: of 8 CPUs 4 are booked for later and 1 is released by then, want %v", got, []uint64{3})
 	}
 }
 
@@ -133,7 +133,7 @@ func TestTwoBookings(t *testing.T) {
 	// 11 gets the free one and two others in one hour; 12 gets the rest in two hours at the earliest.
 	h.says(amy, timed(11, gpus(3), 3*time.Hour), timed(12, gpus(2), time.Hour), timed(13, gpus(1), 40*time.Minute), timed(14, gpus(1), 90*time.Minute))
 	if got := h.committed(); !slices.Equal(got, []uint64{13}) {
-		t.Fatalf("committed %v", got)
+		t.Fatalf("committed %v, want %v", got, []uint64{13})
 	}
 	h.pass(time.Second)
 	f := h.forecasts()
@@ -506,7 +506,7 @@ func TestBookingFollowsTheTasks(t *testing.T) {
 		h.jump(30 * time.Minute)
 		h.says(amy, timed(2, gpus(8), time.Hour))
 		if at := worker.Booked(h.core)[2].Sub(h.now.Boot); at != time.Hour+grace {
-			t.Errorf("booked in %v", at)
+			t.Errorf("booked in %v, want %v", at, time.Hour+grace)
 		}
 	})
 }
@@ -516,9 +516,9 @@ func TestBookingOfAPreemptingOffer(t *testing.T) {
 	f := newFilled(t, 2)
 	f.run(50, 2, true)
 	if ended := f.ask(90, 2); len(ended) != 1 {
-		t.Fatalf("%v end", ended)
+		t.Fatalf("%v end, want 1 of them", ended)
 	}
 	if at := worker.Booked(f.core)[f.n].Sub(f.now.Boot); at != job.DefaultGrace {
-		t.Errorf("booked in %v", at)
+		t.Errorf("booked in %v, want %v", at, job.DefaultGrace)
 	}
 }

@@ -80,7 +80,7 @@ func BenchmarkQueue(b *testing.B) {
 				clear(h.sent)
 			}
 			if v := h.core.View(); v.Queued != 10_000 {
-				b.Fatalf("%d queued", v.Queued)
+				b.Fatalf("%d queued, want 10_000", v.Queued)
 			}
 		})
 	}

@@ -80,7 +80,7 @@ func TestNothingGrows(t *testing.T) {
 			if n == tasks {
 				for what, size := range sizes {
 					if size > early[what]+16 {
-						t.Errorf("%s: %d after %d tasks, %d after 1000", what, size, tasks, early[what])
+						t.Errorf("%s: %d after %d tasks, %d after 1000, want at most %v", what, size, tasks, early[what], early[what]+16)
 					}
 				}
 			}
@@ -92,7 +92,7 @@ func TestNothingGrows(t *testing.T) {
 	}
 	for what, size := range early {
 		if size > 64 {
-			t.Errorf("%s holds %d after all tasks have ended", what, size)
+			t.Errorf("%s holds %d after all tasks have ended, want at most 64", what, size)
 		}
 	}
 }

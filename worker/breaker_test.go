@@ -40,7 +40,7 @@ func (r *tries) taken(user string, need job.Resources) (job.Attempt, bool) {
 	m := start(r.n, o.Attempt, r.s, need)
 	m.User, m.File = user, edited(m.File, func(s *job.Spec) { s.CheckpointExitCode = r.checkpoint })
 	if e := r.says(amy, m); len(e.Start) != 1 {
-		r.t.Fatalf("started %+v", e.Start)
+		r.t.Fatalf("started %+v, want 1 of them", e.Start)
 	}
 	return o.Attempt, true
 }
@@ -74,13 +74,13 @@ func TestBreakerPausesTheHost(t *testing.T) {
 		r.fails(user, cpu)
 	}
 	if why := r.closed(); why != "" {
-		t.Fatalf("paused after four failures: %s", why)
+		t.Fatalf("paused after four failures: %s, want none", why)
 	}
 	got[contract.Availability](r.host, amy)
 	r.jump(time.Second)
 	r.fails("ada", cpu)
 	if why := r.closed(); !strings.Contains(why, "5 different jobs failed in a row") {
-		t.Fatalf("closed = %q", why)
+		t.Fatalf(`closed = %q, want "5 different jobs failed in a row" in it`, why)
 	}
 	r.pass(time.Second)
 	told := got[contract.Availability](r.host, amy)
@@ -92,7 +92,7 @@ func TestBreakerPausesTheHost(t *testing.T) {
 	}
 	r.pass(29 * time.Second)
 	if why := r.closed(); why != "" {
-		t.Fatalf("still paused: %s", why)
+		t.Fatalf("still paused: %s, want none", why)
 	}
 	// The tasks fail again, so the next pause is longer.
 	for _, user := range []string{"ada", "bea", "ada", "cyd", "ada"} {
@@ -104,7 +104,7 @@ func TestBreakerPausesTheHost(t *testing.T) {
 	}
 	r.pass(2 * time.Second)
 	if why := r.closed(); why != "" {
-		t.Fatalf("still paused after the second pause: %s", why)
+		t.Fatalf("still paused after the second pause: %s, want none", why)
 	}
 }
 
@@ -115,7 +115,7 @@ func TestFailuresOfOneUserDoNotPauseTheHost(t *testing.T) {
 	}
 	r.fails("bea", cpu)
 	if why := r.closed(); why != "" {
-		t.Fatalf("one user's bad commands paused the host: %s", why)
+		t.Fatalf("one user's bad commands paused the host: %s, want none", why)
 	}
 }
 
@@ -128,7 +128,7 @@ func TestSuccessResetsTheBreaker(t *testing.T) {
 		}
 	}
 	if why := r.closed(); why != "" {
-		t.Fatalf("paused though tasks succeed: %s", why)
+		t.Fatalf("paused though tasks succeed: %s, want none", why)
 	}
 }
 
@@ -143,13 +143,13 @@ func TestBreakerIgnoresCheckpoints(t *testing.T) {
 		r.ends("ada", cpu, 85, time.Millisecond)
 	}
 	if why := r.closed(); why != "" {
-		t.Errorf("paused: %s", why)
+		t.Errorf("paused: %s, want none", why)
 	}
 	for range 6 {
 		r.ends("ada", cpu, 85, time.Millisecond)
 	}
 	if why := r.closed(); why != "" {
-		t.Errorf("paused after checkpoints alone: %s", why)
+		t.Errorf("paused after checkpoints alone: %s, want none", why)
 	}
 }
 
@@ -160,7 +160,7 @@ func TestBreakerIgnoresSlowFailures(t *testing.T) {
 		r.answer(amy, 1)
 	}
 	if why := r.closed(); why != "" {
-		t.Fatalf("paused after slow failures: %s", why)
+		t.Fatalf("paused after slow failures: %s, want none", why)
 	}
 }
 
@@ -201,16 +201,16 @@ func TestStartsOnTheirWayPauseTheHostOnce(t *testing.T) {
 	}
 	r.pass(2 * time.Second)
 	if why := r.closed(); why != "" {
-		t.Fatalf("the pause is longer than 30 s: %s", why)
+		t.Fatalf("the pause is longer than 30 s: %s, want none", why)
 	}
 	r.round(unstarted(late))
 	if why := r.closed(); why != "" {
-		t.Fatalf("a start from before the pause has paused the host: %s", why)
+		t.Fatalf("a start from before the pause has paused the host: %s, want none", why)
 	}
 	// Of the starts after the pause the first is the trial. The others do not count.
 	r.cannotStart(7)
 	if why := r.closed(); !strings.Contains(why, "could not start the first task after a pause") {
-		t.Fatalf("closed = %q", why)
+		t.Fatalf(`closed = %q, want "could not start the first task after a pause" in it`, why)
 	}
 	r.pass(59 * time.Second)
 	if r.closed() == "" {
@@ -218,13 +218,13 @@ func TestStartsOnTheirWayPauseTheHostOnce(t *testing.T) {
 	}
 	r.pass(2 * time.Second)
 	if why := r.closed(); why != "" {
-		t.Fatalf("the second pause is longer than a minute: %s", why)
+		t.Fatalf("the second pause is longer than a minute: %s, want none", why)
 	}
 	// A start that succeeds ends the trial.
 	r.ends("ada", cpu, 1, time.Second)
 	r.cannotStart(1)
 	if why := r.closed(); why != "" {
-		t.Fatalf("a single failure paused the host: %s", why)
+		t.Fatalf("a single failure paused the host: %s, want none", why)
 	}
 }
 
@@ -251,7 +251,7 @@ func TestFailuresOnTheirWayPauseTheHostOnce(t *testing.T) {
 	more()
 	r.pass(31 * time.Second)
 	if why := r.closed(); why != "" {
-		t.Fatalf("still paused: %s", why)
+		t.Fatalf("still paused: %s, want none", why)
 	}
 }
 
@@ -271,12 +271,12 @@ func TestStartThatHoldsMakesTheNextPauseShort(t *testing.T) {
 	r.answer(amy, 1)
 	r.cannotStart(1)
 	if why := r.closed(); why != "" {
-		t.Fatalf("a single failure paused the host: %s", why)
+		t.Fatalf("a single failure paused the host: %s, want none", why)
 	}
 	r.cannotStart(2)
 	r.pass(31 * time.Second)
 	if why := r.closed(); why != "" {
-		t.Fatalf("the pause is longer than 30 s: %s", why)
+		t.Fatalf("the pause is longer than 30 s: %s, want none", why)
 	}
 }
 
@@ -289,7 +289,7 @@ func TestBreakerCountsAJobOnce(t *testing.T) {
 		m.Attempt.Task = i + 1
 		r.says(amy, m)
 		if why := r.closed(); why != "" {
-			t.Fatalf("one job paused the host: %s", why)
+			t.Fatalf("one job paused the host: %s, want none", why)
 		}
 		r.says(amy, start(r.n, m.Attempt, r.s, cpu))
 		r.round(unstarted(m.Attempt))
@@ -297,11 +297,11 @@ func TestBreakerCountsAJobOnce(t *testing.T) {
 	r.n++
 	r.cannotStart(1)
 	if why := r.closed(); why != "" {
-		t.Fatalf("two jobs paused the host: %s", why)
+		t.Fatalf("two jobs paused the host: %s, want none", why)
 	}
 	r.cannotStart(1)
 	if why := r.closed(); !strings.Contains(why, "could not start tasks of 3 jobs in a row") {
-		t.Fatalf("closed = %q", why)
+		t.Fatalf(`closed = %q, want "could not start tasks of 3 jobs in a row" in it`, why)
 	}
 }
 
@@ -316,7 +316,7 @@ func TestBreakerCountsTasksThatTheHostCouldNotStart(t *testing.T) {
 		r.round(unstarted(a))
 	}
 	if why := r.closed(); !strings.Contains(why, "could not start tasks of 3 jobs in a row") {
-		t.Fatalf("closed = %q", why)
+		t.Fatalf(`closed = %q, want "could not start tasks of 3 jobs in a row" in it`, why)
 	}
 	r.round(worker.Drain{}) // resume
 	if _, ok := r.taken("ada", cpu); !ok {
@@ -356,6 +356,6 @@ func TestBreakerPausesOneGPU(t *testing.T) {
 	}
 	r.pass(31 * time.Second)
 	if v := r.core.View(); len(v.Quarantined) != 0 {
-		t.Fatalf("in quarantine after the pause: %v", v.Quarantined)
+		t.Fatalf("in quarantine after the pause: %v, want none", v.Quarantined)
 	}
 }

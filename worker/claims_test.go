@@ -81,7 +81,7 @@ func TestOnlyTheOwnerCommands(t *testing.T) {
 						t.Fatalf("mallory was told %+v", h.sent[mallory])
 					}
 					if c := h.claims[g.group]; c != (contract.Claim{Group: g.group, Epoch: epoch(3), Owner: amy}) {
-						t.Fatalf("claim = %+v", c)
+						t.Fatalf("claim = %+v, want %v", c, (contract.Claim{Group: g.group, Epoch: epoch(3), Owner: amy}))
 					}
 					h.boot(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 42})
 					h.round(worker.Up{Peer: mallory})
@@ -90,7 +90,7 @@ func TestOnlyTheOwnerCommands(t *testing.T) {
 				h.round(worker.Up{Peer: amy})
 				done := h.says(amy, contract.Owns{Groups: []contract.GroupEpoch{{Group: g.group, Epoch: epoch(4), Founding: g.founding}}}, contract.Cancel{Attempt: a, Group: g.group, Epoch: epoch(4)})
 				if len(done.Stop) != 1 {
-					t.Fatalf("the owner is not obeyed: %+v", done)
+					t.Fatalf("the owner is not obeyed: %+v, want 1 Stop", done)
 				}
 			})
 		}
@@ -112,17 +112,17 @@ func TestFounderTakesItsGroupBack(t *testing.T) {
 	}
 	h.says(amy, contract.Owns{Groups: []contract.GroupEpoch{{Group: amysGroup, Epoch: epoch(3), Founding: amysFounding}}})
 	if c := h.claims[amysGroup]; c != (contract.Claim{Group: amysGroup, Epoch: epoch(3), Owner: amy}) {
-		t.Fatalf("claim = %+v", c)
+		t.Fatalf("claim = %+v, want %v", c, (contract.Claim{Group: amysGroup, Epoch: epoch(3), Owner: amy}))
 	}
 	if r := one[contract.Renew](h, amy); r.Group != amysGroup {
-		t.Fatalf("renew = %+v", r)
+		t.Fatalf("renew = %+v, want Group %v", r, amysGroup)
 	}
 	// An operator can have the epoch forgotten, if amy was restored from a backup. She stays the owner.
 	h.round(worker.ForgetClaim{Group: amysGroup})
 	h.says(mallory, contract.Owns{Groups: []contract.GroupEpoch{{Group: amysGroup, Epoch: last}}})
 	h.says(amy, contract.Owns{Groups: []contract.GroupEpoch{{Group: amysGroup, Epoch: epoch(1)}}})
 	if c := h.claims[amysGroup]; c != (contract.Claim{Group: amysGroup, Epoch: epoch(1), Owner: amy}) {
-		t.Fatalf("after it was forgotten: claim = %+v", c)
+		t.Fatalf("after it was forgotten: claim = %+v, want %v", c, (contract.Claim{Group: amysGroup, Epoch: epoch(1), Owner: amy}))
 	}
 }
 
@@ -192,6 +192,6 @@ func TestOneMemberDoesNotFillTheGroups(t *testing.T) {
 	h.round(worker.Down{Peer: mallory})
 	h.pass(26 * time.Hour)
 	if len(h.claims) != 1 || worker.Sizes(h.core)["leases.claims.by"] != 1 {
-		t.Errorf("after a day: %d claims, %v", len(h.claims), worker.Sizes(h.core))
+		t.Errorf(`after a day: %d claims, %v, want 1 and ["leases.claims.by"] 1`, len(h.claims), worker.Sizes(h.core))
 	}
 }

@@ -65,6 +65,6 @@ func TestOnHost(t *testing.T) {
 		t.Errorf("%s, want from %s to %s", boot, before.Boot, after.Boot)
 	}
 	if d := (skew - after.Skew()).Abs(); d > time.Second {
-		t.Errorf("skew is off by %s", d)
+		t.Errorf("skew is off by %s, want at most %v", d, time.Second)
 	}
 }

@@ -19,7 +19,7 @@ func TestMaxTimeIsTheHostsToDecide(t *testing.T) {
 	r := &tries{host: newHost(t, cfg)}
 	r.s = r.meet(amy, 1)
 	if told := one[contract.Hello](r.host, amy).Profile.Limits; told.PerUser[contract.LimitTime] != 7200 {
-		t.Errorf("told %+v", told)
+		t.Errorf("told %+v, want PerUser[contract.LimitTime] 7200", told)
 	}
 	offered := func(id uint64, user string, limit time.Duration) {
 		t.Helper()
@@ -51,7 +51,7 @@ func TestMaxTimeIsTheHostsToDecide(t *testing.T) {
 	m := start(1, attempt(1, 1), r.s, cpu)
 	m.File = edited(m.File, func(s *job.Spec) { s.TimeLimit = job.Duration(5 * time.Hour) })
 	if e := r.says(amy, m); len(e.Start) != 0 {
-		t.Errorf("started %+v", e.Start)
+		t.Errorf("started %+v, want none", e.Start)
 	}
 	wait := offer(20, attempt(20, 1), gpus(2))
 	wait.Limit, wait.Wait = contract.LimitOf(&job.Spec{TimeLimit: job.Duration(2 * time.Hour)}), time.Minute
@@ -91,6 +91,6 @@ func TestParseTimeAndClusterLimits(t *testing.T) {
 	}
 	l := limits(t, map[string]string{"per_user.max_time": "1d12h", "users.ada.cluster_memory": "1TiB", "per_user.cluster_tasks": "0"})
 	if l.PerUser[contract.LimitTime] != 36*3600 || l.Users["ada"][contract.LimitClusterMemory] != 1<<40 || l.PerUser[contract.LimitClusterTasks] != 0 {
-		t.Errorf("parsed %+v", l)
+		t.Errorf(`parsed %+v, want PerUser[contract.LimitTime] %v, Users["ada"][contract.LimitClusterMemory] %v and PerUser[contract.LimitClusterTasks] 0`, l, 36*3600, 1<<40)
 	}
 }

@@ -192,7 +192,7 @@ func (h *host) turn(events ...worker.Event) worker.Effects {
 		if w.Sync {
 			h.synced = maps.Clone(h.records)
 		} else if len(w.Claims) > 0 {
-			h.t.Fatalf("claims %v are not synced", w.Claims)
+			h.t.Fatalf("claims %v are not synced, want none", w.Claims)
 		}
 	}
 	h.done = h.core.Saved(h.now, err)

@@ -33,19 +33,19 @@ func TestDrainDeadlinePreempts(t *testing.T) {
 	h.round(worker.Drain{On: true, Reason: "new fans", Deadline: h.now.Wall.Add(time.Minute)})
 	h.pass(59 * time.Second)
 	if len(h.done.Stop) != 0 {
-		t.Fatalf("stopped before the deadline: %+v", h.done.Stop)
+		t.Fatalf("stopped before the deadline: %+v, want none", h.done.Stop)
 	}
 	var stops []worker.Stop
 	h.jump(2 * time.Second)
 	stops = append(stops, h.round().Stop...)
 	if len(stops) != 1 || stops[0].Attempt != a || stops[0].Grace != job.DefaultGrace {
-		t.Fatalf("stops = %+v", stops)
+		t.Fatalf("stops = %+v, want 1 of them, [0].Attempt %v and [0].Grace %v", stops, a, job.DefaultGrace)
 	}
 	end := termed(a, h)
 	end.Exit.State = job.Cancelled // as the runner reports it
 	h.round(end)
 	if e := lastEvent(h, amy); e.State != job.Preempted || e.Exit.Reason != "node drained: new fans" {
-		t.Fatalf("end = %+v, exit %+v", e, e.Exit)
+		t.Fatalf(`end = %+v, exit %+v, want State %v and Exit.Reason "node drained: new fans"`, e, e.Exit, job.Preempted)
 	}
 }
 
@@ -60,13 +60,13 @@ func TestDrainSurvivesARestart(t *testing.T) {
 	h.jump(time.Hour)
 	h.boot(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 42})
 	if len(h.done.Stop) != 1 || h.done.Stop[0].Attempt != a {
-		t.Fatalf("stops = %+v", h.done.Stop)
+		t.Fatalf("stops = %+v, want 1 of them and [0].Attempt %v", h.done.Stop, a)
 	}
 	// The daemon is restarted again before the task has ended.
 	h.boot(termed(a, h))
 	h.meet(amy, 1)
 	if e := lastEvent(h, amy); e.State != job.Preempted {
-		t.Fatalf("end = %+v", e)
+		t.Fatalf("end = %+v, want State %v", e, job.Preempted)
 	}
 	hello := got[contract.Availability](h, amy)
 	if len(hello) == 0 || !hello[0].Draining {
@@ -74,7 +74,7 @@ func TestDrainSurvivesARestart(t *testing.T) {
 	}
 	h.says(amy, offer(2, attempt(2, 1), cpu))
 	if d := one[contract.Decline](h, amy); d.Reason.Word != job.ReasonNodesDraining {
-		t.Fatalf("decline = %+v", d)
+		t.Fatalf("decline = %+v, want Reason.Word %v", d, job.ReasonNodesDraining)
 	}
 }
 
@@ -85,7 +85,7 @@ func TestDrainRefusesReservedAttempts(t *testing.T) {
 	one[contract.Commit](h, amy)
 	h.round(worker.Drain{On: true})
 	if e := h.says(amy, start(1, attempt(1, 1), s, gpus(1))); len(e.Start) != 0 {
-		t.Fatalf("started %+v", e.Start)
+		t.Fatalf("started %+v, want none", e.Start)
 	}
 	if e := lastEvent(h, amy); e.Refused == "" {
 		t.Fatalf("event = %+v", e)
@@ -101,7 +101,7 @@ func TestResumeBeforeTheDeadline(t *testing.T) {
 	for range 200 {
 		h.pass(time.Second)
 		if len(h.done.Stop) > 0 {
-			t.Fatalf("stopped though the drain was over: %+v", h.done.Stop)
+			t.Fatalf("stopped though the drain was over: %+v, want none", h.done.Stop)
 		}
 	}
 }
@@ -116,6 +116,6 @@ func TestCancelledBeforeTheDeadline(t *testing.T) {
 	h.round(worker.Drain{On: true, Deadline: h.now.Wall})
 	h.round(termed(a, h))
 	if e := lastEvent(h, amy); e.State != job.Cancelled {
-		t.Fatalf("end = %+v", e)
+		t.Fatalf("end = %+v, want State %v", e, job.Cancelled)
 	}
 }

@@ -48,11 +48,11 @@ func TestNothingIsKeptElsewhere(t *testing.T) {
 		t.Errorf("forecast %+v, want one that says that it is kept", f)
 	}
 	if got := h.committed(); len(got) > 0 {
-		t.Errorf("committed %v though the large one is booked again", got)
+		t.Errorf("committed %v though the large one is booked again, want none", got)
 	}
 	h.round(exited(attempt(1, 1), 0))
 	if got := h.committed(); !slices.Equal(got, []uint64{2}) {
-		t.Errorf("committed %v", got)
+		t.Errorf("committed %v, want %v", got, []uint64{2})
 	}
 }
 
@@ -62,7 +62,7 @@ func TestElsewhereGetsWhatIsLeft(t *testing.T) {
 	h.says(amy, elsewhere(timed(2, gpus(8), time.Hour)))
 	h.round(exited(attempt(1, 1), 0))
 	if got := h.committed(); !slices.Equal(got, []uint64{2}) {
-		t.Errorf("committed %v", got)
+		t.Errorf("committed %v, want %v", got, []uint64{2})
 	}
 }
 
@@ -74,11 +74,11 @@ func TestNothingIsKeptFromLowerPriorities(t *testing.T) {
 		high.Priority = 90
 		h.says(amy, high, urgent(3, gpus(1), 10))
 		if got := h.committed(); len(got) > 0 {
-			t.Fatalf("committed %v", got)
+			t.Fatalf("committed %v, want none", got)
 		}
 		h.says(amy, elsewhere(high))
 		if got := h.committed(); !slices.Equal(got, []uint64{3}) {
-			t.Errorf("limit %v: committed %v", limit, got)
+			t.Errorf("limit %v: committed %v, want %v", limit, got, []uint64{3})
 		}
 	}
 }
@@ -98,7 +98,7 @@ func TestTheNextOfTheNeedIsBooked(t *testing.T) {
 		t.Errorf("forecasts %+v", f)
 	}
 	if got := h.committed(); len(got) > 0 {
-		t.Errorf("committed %v: what is free is kept for the second one", got)
+		t.Errorf("committed %v: what is free is kept for the second one, want none", got)
 	}
 }
 
@@ -119,11 +119,11 @@ func TestElsewhereWhereTasksEnd(t *testing.T) {
 	high.Priority, high.Preempt = 90, true
 	h.says(amy, high, timed(3, gpus(1), 0))
 	if got := h.committed(); len(got) > 0 {
-		t.Errorf("committed %v", got)
+		t.Errorf("committed %v, want none", got)
 	}
 	h.round(exited(attempt(1, 1), 0))
 	if got := h.committed(); !slices.Equal(got, []uint64{2}) {
-		t.Errorf("committed %v", got)
+		t.Errorf("committed %v, want %v", got, []uint64{2})
 	}
 }
 
@@ -140,17 +140,17 @@ func TestWhatIsKeptIsSaid(t *testing.T) {
 	h, _ := eight(t, time.Hour)
 	h.pass(2 * time.Second)
 	if got := h.kept(); len(got) > 0 {
-		t.Fatalf("kept %+v", got)
+		t.Fatalf("kept %+v, want none", got)
 	}
 	big := timed(2, gpus(8), time.Hour)
 	h.says(amy, big)
 	h.pass(2 * time.Second)
 	all := h.kept()
 	if len(all) != 1 {
-		t.Fatalf("kept %+v", all)
+		t.Fatalf("kept %+v, want 1 of them", all)
 	}
 	if d := all[0].For; d < time.Hour-time.Minute || d > time.Hour+time.Minute {
-		t.Errorf("kept for %v", d)
+		t.Errorf("kept for %v, want at least %v and at most %v", d, time.Hour-time.Minute, time.Hour+time.Minute)
 	}
 	all[0].For = 0
 	if want := (contract.Kept{Job: big.Attempt.Job, User: "ada", Priority: 50, GPUs: []int{0, 1, 2, 3, 4, 5, 6}, Milli: 1000, Starts: true}); !reflect.DeepEqual(all[0], want) {
@@ -160,7 +160,7 @@ func TestWhatIsKeptIsSaid(t *testing.T) {
 	h.says(amy, elsewhere(big))
 	h.pass(2 * time.Second)
 	if got := h.kept(); len(got) > 0 {
-		t.Errorf("kept %+v for a job that another host has booked", got)
+		t.Errorf("kept %+v for a job that another host has booked, want none", got)
 	}
 }
 

@@ -36,7 +36,7 @@ func TestEnvironment(t *testing.T) {
 		t.Fatalf("environment\n%s\nwant\n%s", strings.Join(e.Start[0].Env, "\n"), strings.Join(want, "\n"))
 	}
 	if e.Start[0].Hostfile != "127.0.0.1 slots=1\n" {
-		t.Fatalf("hostfile %q", e.Start[0].Hostfile)
+		t.Fatalf(`hostfile %q, want "127.0.0.1 slots=1\n"`, e.Start[0].Hostfile)
 	}
 }
 
@@ -116,16 +116,16 @@ func TestEnvironmentOfSlurm(t *testing.T) {
 		x.Array = array
 		rec.File = file(x)
 		if got := slices.ContainsFunc(worker.Environment(config(4), rec), func(v string) bool { return strings.HasPrefix(v, "SLURM_ARRAY_TASK_COUNT=") }); got != count {
-			t.Errorf("array %.20s: its size is told: %t", array, got)
+			t.Errorf("array %.20s: its size is told: %t, want %v", array, got, count)
 		}
 	}
 	x.SlurmEnv, x.Env = false, nil
 	rec.File = file(x)
 	if s := rec.File.Spec(); s.Array != "" {
-		t.Errorf("the file of tasks without these variables has the array %q", s.Array)
+		t.Errorf("the file of tasks without these variables has the array %q, want none", s.Array)
 	}
 	if got := slurm(worker.Environment(config(4), rec)); len(got) > 0 {
-		t.Errorf("a job that does not ask for them has %q", got)
+		t.Errorf("a job that does not ask for them has %q, want none", got)
 	}
 	alone := job.SlurmEnv(job.Spec{Exclusive: true}, map[string]string{"MUSTER_ATTEMPT": "1", "MUSTER_JOB_ID": id})
 	for _, name := range []string{"SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT", "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_MAX", "SLURM_RESTART_COUNT", "SLURM_CPUS_ON_NODE", "SLURM_MEM_PER_NODE"} {

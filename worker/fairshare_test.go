@@ -80,7 +80,7 @@ func TestUsageSurvivesRestarts(t *testing.T) {
 		if set == 0 {
 			within(t, "after a restart", got, before+1800)
 		} else if got < 0.97*before || got > before+2000 {
-			t.Errorf("the clock was set by %s: %.0f GPU-seconds before, %.0f after", set, before, got)
+			t.Errorf("the clock was set by %s: %.0f GPU-seconds before, %.0f after, want at least %v and at most %v", set, before, got, 0.97*before, before+2000)
 		}
 		h.meet(amy, 1)
 		h.pass(3 * time.Minute)
@@ -136,7 +136,7 @@ func TestEqualOffersGoByUse(t *testing.T) {
 		h.says(amy, late)
 		h.end(attempt(2, 1))
 		if m := one[contract.Commit](h, amy); m.Attempt != attempt(5, 1) {
-			t.Fatalf("weight %g: %s goes before the one whose turn it is", c.weight, m.Attempt)
+			t.Fatalf("weight %g: %s goes before the one whose turn it is, want %v", c.weight, m.Attempt, attempt(5, 1))
 		}
 		h.says(amy, contract.Release{Offer: 5})
 		want := attempt(4, 1)
@@ -187,7 +187,7 @@ func TestUsageIsBounded(t *testing.T) {
 		}
 	}
 	if n := len(h.core.Usage(h.now).Entries); n > 4096 {
-		t.Errorf("%d accounts are counted", n)
+		t.Errorf("%d accounts are counted, want at most 4096", n)
 	}
 	if most == 0 || most > contract.MaxUsage {
 		t.Errorf("%d accounts in one message", most)
@@ -230,7 +230,7 @@ func TestInventedProjectsHideNoUse(t *testing.T) {
 	within(t, "counted", h.used("eve"), projects)
 	within(t, "told", told, projects)
 	if n := len(h.core.Usage(h.now).Entries); n > 4096 {
-		t.Errorf("%d accounts are counted", n)
+		t.Errorf("%d accounts are counted, want at most 4096", n)
 	}
 	within(t, "a project with a share of its own", h.used("cyd"), 1)
 }
@@ -304,7 +304,7 @@ func TestUseTakesNoPlaceAway(t *testing.T) {
 			h.pass(10 * time.Second)
 			for _, d := range got[contract.Decline](h, amy) {
 				if d.Offer != gang.ID {
-					t.Fatalf("declined: %+v", d)
+					t.Fatalf("declined: %+v, want Offer %v", d, gang.ID)
 				}
 				lost++
 			}
@@ -363,7 +363,7 @@ func TestBookingStaysWhenStandingsChange(t *testing.T) {
 	h.end(one.Attempt)
 	if f := h.forecasts()[3]; f.Start > 0 {
 		if by := h.now.Boot.Add(f.Start); by > begun.Add(first+time.Second) {
-			t.Errorf("it was to start by %v, now by %v", begun.Add(first), by)
+			t.Errorf("it was to start by %v, now by %v, want at most %v", begun.Add(first), by, begun.Add(first+time.Second))
 		}
 	}
 	h.end(running.Attempt)

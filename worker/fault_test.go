@@ -36,7 +36,7 @@ func TestSeverityOfFaults(t *testing.T) {
 			t.Errorf("%q: the driver is not asked", severity)
 		}
 		if why := quarantine(h); why != "" {
-			t.Errorf("%q puts a GPU into quarantine: %s", severity, why)
+			t.Errorf("%q puts a GPU into quarantine: %s, want none", severity, why)
 		}
 	}
 	for text, want := range map[string]string{gone: gone, "": "the driver reported a fault"} {
@@ -45,7 +45,7 @@ func TestSeverityOfFaults(t *testing.T) {
 			t.Errorf("%q: the driver is not asked", text)
 		}
 		if why := quarantine(h); why != want {
-			t.Errorf("%q does not put the GPU into quarantine: %q", text, why)
+			t.Errorf("%q does not put the GPU into quarantine: %q, want %v", text, why, want)
 		}
 	}
 }
@@ -56,11 +56,11 @@ func TestRequestedRecoveryIsAQuarantine(t *testing.T) {
 	h.round(worker.DeviceFault{Fault: gpu.Fault{UUID: "GPU-a", Severity: gpu.SeverityProgram}})
 	h.round(statusOf(gpu.Status{Health: gpu.Unhealthy, Detail: "its driver asks for a recovery: reset the GPU", Recovery: gpu.RecoveryReset}))
 	if why := quarantine(h); !strings.Contains(why, "reset the GPU") {
-		t.Fatalf("quarantine = %q", why)
+		t.Fatalf(`quarantine = %q, want "reset the GPU" in it`, why)
 	}
 	h.round(statusOf(gpu.Status{Health: gpu.Healthy, Recovery: gpu.RecoveryNone}))
 	if why := quarantine(h); why != "" {
-		t.Fatalf("still in quarantine: %q", why)
+		t.Fatalf("still in quarantine: %q, want none", why)
 	}
 }
 
@@ -83,7 +83,7 @@ func TestProbeEndsTheQuarantine(t *testing.T) {
 	}
 	h.round(healthy)
 	if why := quarantine(h); why != "" {
-		t.Fatalf("healthy after the pause, and still in quarantine: %q", why)
+		t.Fatalf("healthy after the pause, and still in quarantine: %q, want none", why)
 	}
 	// The pause after the second fault is twice as long. Many reports of one fault count once.
 	for range 10 {
@@ -97,7 +97,7 @@ func TestProbeEndsTheQuarantine(t *testing.T) {
 	h.pass(2 * time.Second)
 	h.round(healthy)
 	if why := quarantine(h); why != "" {
-		t.Fatalf("still in quarantine: %q", why)
+		t.Fatalf("still in quarantine: %q, want none", why)
 	}
 	// After a day without faults the earlier ones are forgotten.
 	h.pass(25 * time.Hour)
@@ -105,7 +105,7 @@ func TestProbeEndsTheQuarantine(t *testing.T) {
 	h.pass(61 * time.Second)
 	h.round(healthy)
 	if why := quarantine(h); why != "" {
-		t.Fatalf("an old fault counts: %q", why)
+		t.Fatalf("an old fault counts: %q, want none", why)
 	}
 }
 
@@ -117,7 +117,7 @@ func TestPauseIsShorterIfNoRecoveryIsNeeded(t *testing.T) {
 	h.pass(11 * time.Second)
 	h.round(noRecovery)
 	if why := quarantine(h); why != "" {
-		t.Fatalf("quarantine = %q", why)
+		t.Fatalf("quarantine = %q, want none", why)
 	}
 	h.round(fault("xid 94"))
 	h.pass(30 * time.Second)
@@ -142,13 +142,13 @@ func TestFaultWhileATaskRuns(t *testing.T) {
 		t.Fatal("the quarantine ended while a task held the GPU")
 	}
 	if v := h.core.View(); v.Running != 1 {
-		t.Fatalf("the task was ended: %+v", v)
+		t.Fatalf("the task was ended: %+v, want Running 1", v)
 	}
 	h.round(exited(a, 0))
 	h.round(statusOf(gpu.Status{Health: gpu.Healthy}))
 	h.round(statusOf(gpu.Status{Health: gpu.Healthy}))
 	if why := quarantine(h); why != "" {
-		t.Fatalf("quarantine = %q", why)
+		t.Fatalf("quarantine = %q, want none", why)
 	}
 	h.wantStates(amy, job.Starting, job.Running, job.Completing, job.Succeeded)
 }
@@ -159,17 +159,17 @@ func TestNewMemoryErrorsAreAFault(t *testing.T) {
 	h.round(statusOf(gpu.Status{Health: gpu.Healthy, ECC: 7}))
 	h.round(statusOf(gpu.Status{Health: gpu.Healthy, ECC: 7}))
 	if why := quarantine(h); why != "" {
-		t.Fatalf("old errors put the GPU into quarantine: %q", why)
+		t.Fatalf("old errors put the GPU into quarantine: %q, want none", why)
 	}
 	h.round(statusOf(gpu.Status{Health: gpu.Healthy, ECC: 9}))
 	if why := quarantine(h); why != "2 uncorrectable memory errors" {
-		t.Fatalf("quarantine = %q", why)
+		t.Fatalf(`quarantine = %q, want "2 uncorrectable memory errors"`, why)
 	}
 	h.round(statusOf(gpu.Status{Health: gpu.Healthy})) // the driver was loaded again
 	h.pass(time.Minute)
 	h.round(statusOf(gpu.Status{Health: gpu.Healthy}))
 	if why := quarantine(h); why != "" {
-		t.Fatalf("quarantine = %q", why)
+		t.Fatalf("quarantine = %q, want none", why)
 	}
 }
 
@@ -182,7 +182,7 @@ func TestNothingIsHeldBackForAnOfferThatNeedsARepair(t *testing.T) {
 	h.says(amy, waits)
 	h.says(amy, offer(2, attempt(2, 1), gpus(1)))
 	if c := one[contract.Commit](h, amy); c.Attempt != attempt(2, 1) {
-		t.Fatalf("commit = %+v", c)
+		t.Fatalf("commit = %+v, want Attempt %v", c, attempt(2, 1))
 	}
 }
 
@@ -193,6 +193,6 @@ func TestFaultOfASplitCard(t *testing.T) {
 	h := newHost(t, cfg)
 	h.round(worker.DeviceFault{Fault: gpu.Fault{UUID: "GPU-card", Severity: gpu.SeverityDevice, Text: "xid 95 (uncontained memory error)"}})
 	if v := h.core.View(); len(v.Quarantined) != 2 || len(v.Free.GPUs) != 1 {
-		t.Fatalf("view = %+v", v)
+		t.Fatalf("view = %+v, want 2 Quarantined and 1 Free.GPUs", v)
 	}
 }

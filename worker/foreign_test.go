@@ -58,7 +58,7 @@ func TestForeignProgramsAreNamed(t *testing.T) {
 	}
 	h.round(using(10<<20, map[int]job.Size{4711: 10 << 20})) // as much as a screen needs
 	if got := h.core.View().Free.Foreign; len(got) > 0 {
-		t.Errorf("used by a screen: %+v", got)
+		t.Errorf("used by a screen: %+v, want none", got)
 	}
 }
 
@@ -111,7 +111,7 @@ func TestProgramThatBeginsBesideATask(t *testing.T) {
 	a := attempt(1, 1)
 	task := h.run(amy, 1, a, s, shareOf(20*gib))
 	if task.Devices[0] != "GPU-a" {
-		t.Fatalf("on %v", task.Devices)
+		t.Fatalf(`on %v, want [0] "GPU-a"`, task.Devices)
 	}
 	h.round(using(gib/2, map[int]job.Size{43: 10 * gib}, 43))
 	wantTaken(t, "the task", h, 20*gib)
@@ -189,25 +189,25 @@ func TestGPUsOfADrainedHostAreLetGo(t *testing.T) {
 	a := attempt(1, 1)
 	h.run(amy, 1, a, s, gpus(1))
 	if got := saysDrained(h.round(worker.Drain{On: true})); got != "" {
-		t.Errorf("%s while a task holds a GPU", got)
+		t.Errorf("%s while a task holds a GPU, want none", got)
 	}
 	if got := saysDrained(h.round(exited(a, 0))); got != "" {
-		t.Errorf("%s before the memory of the task is known to be free", got)
+		t.Errorf("%s before the memory of the task is known to be free, want none", got)
 	}
 	if got := saysDrained(h.round(idle)); got != "let go" {
-		t.Errorf("drained: %q", got)
+		t.Errorf(`drained: %q, want "let go"`, got)
 	}
 	if got := saysDrained(h.round(worker.Drain{On: true, Reason: "another"})); got != "" {
-		t.Errorf("said twice: %s", got)
+		t.Errorf("said twice: %s, want none", got)
 	}
 	if got := saysDrained(h.round(worker.Drain{})); got != "take up" {
-		t.Errorf("back in service: %q", got)
+		t.Errorf(`back in service: %q, want "take up"`, got)
 	}
 	// After a restart a host that is drained says so again.
 	h.cfg.Draining = worker.Drain{On: true}
 	h.boot()
 	if got := saysDrained(h.done); got != "let go" {
-		t.Errorf("after a restart: %q", got)
+		t.Errorf(`after a restart: %q, want "let go"`, got)
 	}
 }
 
@@ -243,7 +243,7 @@ func TestUnchangedStatusCausesNoArbitration(t *testing.T) {
 	}
 	h.run(amy, 1, attempt(1, 1), s, shareOf(20*gib))
 	if got := arbitrations(using(0, map[int]job.Size{43: 10 * gib}, 43), 100); got != 0 {
-		t.Errorf("a task runs: %d arbitrations", got)
+		t.Errorf("a task runs: %d arbitrations, want 0", got)
 	}
 	if got := arbitrations(using(0, map[int]job.Size{9: gib}), 100); got != 1 {
 		t.Errorf("a program beside the task: %d arbitrations, want 1", got)

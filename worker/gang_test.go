@@ -58,11 +58,11 @@ func TestGangHolds(t *testing.T) {
 		one[contract.Commit](h, amy)
 	}
 	if ds := got[contract.Decline](h, amy); len(ds) > 0 {
-		t.Fatalf("declined: %+v", ds)
+		t.Fatalf("declined: %+v, want none", ds)
 	}
 	h.pass(61 * time.Second)
 	if d := one[contract.Decline](h, amy); d.Offer != m.ID || len(h.core.Attempts()) > 0 {
-		t.Fatalf("decline %+v, attempts %+v", d, h.core.Attempts())
+		t.Fatalf("decline %+v, attempts %+v, want Offer %v and none", d, h.core.Attempts(), m.ID)
 	}
 	h.answer(amy, 1)
 	h.says(amy, startOf(m, contract.Commit{Session: 1}))
@@ -80,7 +80,7 @@ func TestGangCannotHoldForEver(t *testing.T) {
 	h.says(amy, m)
 	h.pass(2*time.Minute - time.Second)
 	if ds := got[contract.Decline](h, amy); len(ds) > 0 {
-		t.Fatalf("declined: %+v", ds)
+		t.Fatalf("declined: %+v, want none", ds)
 	}
 	h.says(amy, m)
 	h.pass(2*time.Minute + time.Second)
@@ -94,7 +94,7 @@ func TestGangCannotHoldForEver(t *testing.T) {
 		h.pass(20 * time.Second)
 	}
 	if held < 29*time.Minute || held > 31*time.Minute {
-		t.Errorf("held for %s", held)
+		t.Errorf("held for %s, want at least %v and at most %v", held, 29*time.Minute, 31*time.Minute)
 	}
 }
 
@@ -105,10 +105,10 @@ func TestGangHoldsOfOneScheduler(t *testing.T) {
 		h.says(amy, member(i+1, 1, job.Resources{}))
 	}
 	if n := len(got[contract.Commit](h, amy)); n != contract.MaxOffers {
-		t.Errorf("%d holds", n)
+		t.Errorf("%d holds, want %v", n, contract.MaxOffers)
 	}
 	if n := len(got[contract.Decline](h, amy)); n != 200-contract.MaxOffers {
-		t.Errorf("%d declined", n)
+		t.Errorf("%d declined, want %v", n, 200-contract.MaxOffers)
 	}
 	for i := range uint64(contract.MaxOffers) {
 		h.says(amy, contract.Release{Offer: (i+1)*10 + 1})
@@ -176,10 +176,10 @@ func TestGangLosesItsSession(t *testing.T) {
 	again.ID, other.ID, other.Wait = 91, 92, 0
 	h.says(amy, again, other)
 	if c := one[contract.Commit](h, amy); c.Offer != again.ID {
-		t.Errorf("commit %+v", c)
+		t.Errorf("commit %+v, want Offer %v", c, again.ID)
 	}
 	if d := one[contract.Decline](h, amy); d.Offer != other.ID {
-		t.Errorf("decline %+v", d)
+		t.Errorf("decline %+v, want Offer %v", d, other.ID)
 	}
 }
 
@@ -203,7 +203,7 @@ func TestOrderOfGangs(t *testing.T) {
 				winner = c.Offer / 10
 			}
 			if winner != 1 {
-				t.Errorf("gang %d came first, the other's offer %v later, submitted in one moment: %t: gang %d holds the device", held, late, same, winner)
+				t.Errorf("gang %d came first, the other's offer %v later, submitted in one moment: %t: gang %d holds the device, want 1", held, late, same, winner)
 			}
 		}
 	}
@@ -221,15 +221,15 @@ func TestSingleTaskRevokes(t *testing.T) {
 	h.pass(9 * time.Second)
 	h.says(amy, gang)
 	if ds := got[contract.Decline](h, amy); len(ds) > 0 {
-		t.Fatalf("revoked at once: %+v", ds)
+		t.Fatalf("revoked at once: %+v, want none", ds)
 	}
 	one[contract.Commit](h, amy)
 	h.pass(2 * time.Second)
 	if d := one[contract.Decline](h, amy); d.Offer != gang.ID || !strings.Contains(d.Reason.Detail, "goes first") {
-		t.Fatalf("decline %+v", d)
+		t.Fatalf(`decline %+v, want Offer %v and Reason.Detail "goes first" in it`, d, gang.ID)
 	}
 	if c := one[contract.Commit](h, amy); c.Offer != first.ID {
-		t.Fatalf("commit %+v", c)
+		t.Fatalf("commit %+v, want Offer %v", c, first.ID)
 	}
 	h.says(amy, contract.Release{Offer: first.ID}, contract.Release{Offer: later.ID})
 	h.says(amy, gang)
@@ -237,7 +237,7 @@ func TestSingleTaskRevokes(t *testing.T) {
 	h.says(amy, later)
 	h.pass(30 * time.Second)
 	if ds := got[contract.Decline](h, amy); len(ds) > 0 {
-		t.Errorf("revoked for a later task: %+v", ds)
+		t.Errorf("revoked for a later task: %+v, want none", ds)
 	}
 }
 
@@ -269,14 +269,14 @@ func TestGangRevokesWithinItsQuota(t *testing.T) {
 	one[contract.Commit](h, amy)
 	h.says(amy, member(1, 2, gpus(1)))
 	if c := one[contract.Commit](h, amy); c.Attempt.Task != 2 {
-		t.Errorf("commit %+v", c)
+		t.Errorf("commit %+v, want Attempt.Task 2", c)
 	}
 	if d := one[contract.Decline](h, amy); d.Offer != young.ID {
-		t.Errorf("decline %+v", d)
+		t.Errorf("decline %+v, want Offer %v", d, young.ID)
 	}
 	h.says(amy, member(7, 2, gpus(1)))
 	if d := one[contract.Decline](h, amy); d.Reason.Word != job.ReasonQuota {
-		t.Errorf("decline %+v", d)
+		t.Errorf("decline %+v, want Reason.Word %v", d, job.ReasonQuota)
 	}
 }
 
@@ -305,7 +305,7 @@ func TestPortsOfGangs(t *testing.T) {
 	released, _ := commit(3)
 	h.says(amy, member(4, 0, cpu))
 	if d := one[contract.Decline](h, amy); !strings.Contains(d.Reason.Detail, "no free port") {
-		t.Fatalf("decline %+v", d)
+		t.Fatalf(`decline %+v, want Reason.Detail "no free port" in it`, d)
 	}
 	h.says(amy, contract.Release{Offer: released.ID})
 	seen = seen[:2]
@@ -401,7 +401,7 @@ func TestGangsDoNotWaitForEachOther(t *testing.T) {
 			}
 		}
 		if !slices.Equal(holds, []string{"true", "true", "true"}) {
-			t.Fatalf("seed %d: the first gang holds %v", seed, holds)
+			t.Fatalf("seed %d: the first gang holds %v, want %v", seed, holds, []string{"true", "true", "true"})
 		}
 	}
 }

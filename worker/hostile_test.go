@@ -33,7 +33,7 @@ func TestQueriesDoNotCloseTheHost(t *testing.T) {
 		clear(h.sent)
 	}
 	if n := len(h.records); n > 4100 {
-		t.Errorf("%d refusals are kept", n)
+		t.Errorf("%d refusals are kept, want at most 4100", n)
 	}
 	for i, restart := range []bool{false, true} {
 		if restart {
@@ -45,14 +45,14 @@ func TestQueriesDoNotCloseTheHost(t *testing.T) {
 	}
 	h.says(amy, contract.Query{Attempt: attempt(9, 1), Group: group, Epoch: epoch(1), Store: store})
 	if r := h.records[attempt(9, 1)]; r.Phase != contract.PhaseRefused {
-		t.Errorf("amy's query: %+v", r)
+		t.Errorf("amy's query: %+v, want Phase %v", r, contract.PhaseRefused)
 	}
 	for range 30 {
 		h.pass(5 * time.Minute)
 		h.renew(amy)
 	}
 	if n := len(h.records); n > 3 {
-		t.Errorf("%d records are kept after hours", n)
+		t.Errorf("%d records are kept after hours, want at most 3", n)
 	}
 }
 
@@ -75,7 +75,7 @@ func TestResultsWithoutAcknowledgement(t *testing.T) {
 		clear(h.sent)
 	}
 	if n > 4096 {
-		t.Errorf("%d results without acknowledgement are kept", n)
+		t.Errorf("%d results without acknowledgement are kept, want at most 4096", n)
 	}
 	h.run(amy, 1, attempt(1, 1), s, cpu)
 }

@@ -37,7 +37,7 @@ func TestNoLowerPriorityStartsBeforeAHigherOne(t *testing.T) {
 		h.says(amy, later)
 		passed := slices.Contains(h.committed(), 3)
 		if passed != c.passes {
-			t.Errorf("priority %d passes: %v", c.priority, passed)
+			t.Errorf("priority %d passes: %v, want %v", c.priority, passed, c.passes)
 		}
 		if passed {
 			continue
@@ -46,7 +46,7 @@ func TestNoLowerPriorityStartsBeforeAHigherOne(t *testing.T) {
 		h.untilKept(urgent(2, gpus(2), 90), later)
 		h.untilKept(urgent(2, gpus(2), 90), later)
 		if got := h.committed(); len(got) > 0 {
-			t.Fatalf("committed %v", got)
+			t.Fatalf("committed %v, want none", got)
 		}
 		h.round(exited(attempt(1, 1), 0))
 		if got := h.committed(); !slices.Equal(got, []uint64{2}) {
@@ -77,7 +77,7 @@ func TestNoLowerPriorityDelaysTheSecondOfANeed(t *testing.T) {
 		low.Priority = 10
 		h.says(amy, first, second, low)
 		if passes := slices.Contains(h.committed(), 13); passes != c.passes {
-			t.Errorf("%s: passes %v", c.name, passes)
+			t.Errorf("%s: passes %v, want %v", c.name, passes, c.passes)
 		}
 	}
 }
@@ -106,7 +106,7 @@ func TestSpareOfferHoldsNothingBack(t *testing.T) {
 	high.Spare = true
 	h.says(amy, high, urgent(3, gpus(1), 10))
 	if got := h.committed(); !slices.Equal(got, []uint64{3}) {
-		t.Errorf("committed %v", got)
+		t.Errorf("committed %v, want %v", got, []uint64{3})
 	}
 }
 
@@ -179,7 +179,7 @@ func TestNoLowerPriorityStartsOnWhatIsBookedBehind(t *testing.T) {
 		short.Priority = c.priority
 		h.says(amy, whole, booked, short)
 		if passes := slices.Contains(h.committed(), 13); passes != c.passes {
-			t.Errorf("priority %d passes: %v", c.priority, passes)
+			t.Errorf("priority %d passes: %v, want %v", c.priority, passes, c.passes)
 		}
 	}
 }

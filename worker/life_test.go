@@ -81,7 +81,7 @@ func TestCancel(t *testing.T) {
 		h.run(amy, 1, a, s, cpu)
 		e := h.says(amy, cancel)
 		if !slices.Equal(e.Stop, []worker.Stop{{Attempt: a, Grace: 3 * time.Second, Reason: "enough"}}) {
-			t.Fatalf("stop = %+v", e.Stop)
+			t.Fatalf("stop = %+v, want %v", e.Stop, []worker.Stop{{Attempt: a, Grace: 3 * time.Second, Reason: "enough"}})
 		}
 		h.round(worker.StopFailed{Attempt: a})
 		h.jump(time.Second)
@@ -149,7 +149,7 @@ func TestUnwantedAttemptIsEnded(t *testing.T) {
 	h.pass(contract.RenewEvery)
 	e := h.says(amy, answerTo(one[contract.Renew](h, amy), 1, false))
 	if len(e.Stop) != 1 || len(e.Extend) != 0 {
-		t.Fatalf("effects = %+v", e)
+		t.Fatalf("effects = %+v, want 1 Stop and no Extend", e)
 	}
 }
 
@@ -167,7 +167,7 @@ func TestHoldHasNoDeadline(t *testing.T) {
 	}
 	h.pass(contract.RenewEvery)
 	if e = h.says(amy, answerTo(one[contract.Renew](h, amy), 1, true)); len(e.Extend) > 0 {
-		t.Fatalf("extended %v", e.Extend)
+		t.Fatalf("extended %v, want none", e.Extend)
 	}
 }
 
@@ -205,7 +205,7 @@ func TestFailingDisk(t *testing.T) {
 	h.pass(contract.RenewEvery)
 	rs := got[contract.Renew](h, amy)
 	if e = h.says(amy, answerTo(rs[len(rs)-1], 1, true)); len(e.Extend) != 1 {
-		t.Fatalf("extended %v", e.Extend)
+		t.Fatalf("extended %v, want 1 of them", e.Extend)
 	}
 	h.round(exited(attempt(1, 1), 7))
 	h.pass(1100 * time.Millisecond)
@@ -215,10 +215,10 @@ func TestFailingDisk(t *testing.T) {
 	h.failing = false
 	h.pass(1100 * time.Millisecond)
 	if again := got[contract.Event](h, amy); len(again) > 0 {
-		t.Fatalf("after the disk is back: %+v", again)
+		t.Fatalf("after the disk is back: %+v, want none", again)
 	}
 	if p, q := h.records[attempt(1, 1)].Phase, h.records[attempt(2, 1)].Phase; p != contract.PhaseDone || q != contract.PhaseRefused {
-		t.Fatalf("on disk: %v and %v", p, q)
+		t.Fatalf("on disk: %v and %v, want %v and %v", p, q, contract.PhaseDone, contract.PhaseRefused)
 	}
 	h.says(amy, offer(6, attempt(6, 1), job.Resources{CPUs: 8, GPUs: 1}))
 	one[contract.Commit](h, amy)
@@ -280,7 +280,7 @@ func TestRestart(t *testing.T) {
 				t.Fatalf("free %+v, want %d devices", v.Free, free)
 			}
 			if r := h.records[attempt(2, 1)]; r.Phase != "" {
-				t.Fatalf("a reservation survived the restart: %+v", r)
+				t.Fatalf("a reservation survived the restart: %+v, want Phase none", r)
 			}
 			if s2 := h.meet(amy, 1); s2 == s {
 				t.Fatal("the session of before the restart")
@@ -310,7 +310,7 @@ func TestUnknownTaskIsStopped(t *testing.T) {
 	h := newHost(t, config(0))
 	h.boot(worker.DriverEvent{Attempt: attempt(1, 1), Kind: worker.DriverStarted, PID: 42}, exited(attempt(2, 1), 0))
 	if len(h.done.Stop) != 1 || len(h.done.Forget) != 1 {
-		t.Fatalf("effects = %+v", h.done)
+		t.Fatalf("effects = %+v, want 1 Stop and 1 Forget", h.done)
 	}
 }
 
@@ -377,7 +377,7 @@ func TestDeviceWhoseMemoryStaysInUseIsQuarantined(t *testing.T) {
 	}
 	h.round(status(nil, nil))
 	if v = h.core.View(); len(v.Free.GPUs) != 2 || len(v.Quarantined) != 0 {
-		t.Fatalf("not free after its memory was: %+v", v)
+		t.Fatalf("not free after its memory was: %+v, want 2 Free.GPUs and no Quarantined", v)
 	}
 }
 
@@ -389,7 +389,7 @@ func TestForeignMemoryCountsAsTaken(t *testing.T) {
 	one[contract.Decline](h, amy)
 	h.says(amy, offer(2, attempt(2, 1), gpus(1)))
 	if c := one[contract.Commit](h, amy); !slices.Equal(c.Devices, []string{"GPU-b"}) {
-		t.Fatalf("commit = %+v", c)
+		t.Fatalf("commit = %+v, want Devices %v", c, []string{"GPU-b"})
 	}
 }
 
@@ -423,11 +423,11 @@ func TestProfileChange(t *testing.T) {
 	p.CPUs = 4
 	h.round(worker.ProfileChanged{Profile: p})
 	if m := one[contract.Hello](h, amy); m.Profile.CPUs != 4 || m.Free.CPUs != 3 || len(m.Free.GPUs) != 0 {
-		t.Fatalf("hello = %+v", m)
+		t.Fatalf("hello = %+v, want Profile.CPUs 4, Free.CPUs 3 and no Free.GPUs", m)
 	}
 	h.round(exited(attempt(1, 1), 0))
 	if f := h.core.View().Free; f.CPUs != 4 || len(f.GPUs) != 1 {
-		t.Fatalf("free = %+v", f)
+		t.Fatalf("free = %+v, want CPUs 4 and 1 GPUs", f)
 	}
 }
 
@@ -441,20 +441,20 @@ func TestOwnerIsToldWhatAnAttemptWaitsFor(t *testing.T) {
 	pull := worker.DriverEvent{Attempt: attempt(1, 1), Kind: worker.DriverStarting, Detail: "pulling a:1: 2 of 5 layers"}
 	h.round(pull)
 	if ev := one[contract.Event](h, amy); ev.State != job.Starting || ev.N != 1 || ev.Detail != pull.Detail {
-		t.Fatalf("event = %+v", ev)
+		t.Fatalf("event = %+v, want State %v, N 1 and Detail %v", ev, job.Starting, pull.Detail)
 	}
 	h.round(worker.Down{Peer: amy})
 	h.round(worker.Up{Peer: amy})
 	if ev := one[contract.Event](h, amy); ev.N != 1 || ev.Detail != pull.Detail {
-		t.Fatalf("in the next session: %+v", ev)
+		t.Fatalf("in the next session: %+v, want N 1 and Detail %v", ev, pull.Detail)
 	}
 	h.round(worker.DriverEvent{Attempt: attempt(1, 1), Kind: worker.DriverStarted, PID: 7})
 	if ev := one[contract.Event](h, amy); ev.State != job.Running || ev.N != 2 {
-		t.Fatalf("event = %+v", ev)
+		t.Fatalf("event = %+v, want State %v and N 2", ev, job.Running)
 	}
 	h.round(pull)
 	if all := got[contract.Event](h, amy); len(all) != 0 {
-		t.Errorf("told what a running task waits for: %+v", all)
+		t.Errorf("told what a running task waits for: %+v, want none", all)
 	}
 }
 
@@ -467,6 +467,6 @@ func TestStartWithoutEngineIsRefused(t *testing.T) {
 	m.File = edited(m.File, func(s *job.Spec) { s.Image = "a:1" })
 	h.says(amy, m)
 	if ev := one[contract.Event](h, amy); ev.Refused != "this host has no container engine now" {
-		t.Errorf("event = %+v", ev)
+		t.Errorf(`event = %+v, want Refused "this host has no container engine now"`, ev)
 	}
 }

@@ -25,18 +25,18 @@ func TestQuarantineOfALostAndFoundGPU(t *testing.T) {
 	h.round(fault(gone))
 	h.lists(all[1:])
 	if v := h.core.View(); len(v.Free.GPUs) != 1 || v.Free.GPUs[0].UUID != "GPU-b" {
-		t.Fatalf("without GPU-a: free = %+v", v.Free.GPUs)
+		t.Fatalf(`without GPU-a: free = %+v, want 1 of them and [0].UUID "GPU-b"`, v.Free.GPUs)
 	}
 	h.pass(30 * time.Second)
 	h.lists(all)
 	h.round(statusOf(gpu.Status{Health: gpu.Healthy}))
 	if why := quarantine(h); !strings.Contains(why, "xid 79") {
-		t.Fatalf("found again: quarantine = %q", why)
+		t.Fatalf(`found again: quarantine = %q, want "xid 79" in it`, why)
 	}
 	h.pass(31 * time.Second)
 	h.round(statusOf(gpu.Status{Health: gpu.Healthy}))
 	if why := quarantine(h); why != "" {
-		t.Fatalf("healthy after the pause, and still in quarantine: %q", why)
+		t.Fatalf("healthy after the pause, and still in quarantine: %q, want none", why)
 	}
 }
 
@@ -49,10 +49,10 @@ func TestQuarantineOfAGPUThatIsListedLater(t *testing.T) {
 	h.boot()
 	h.lists(all)
 	if why := quarantine(h); !strings.Contains(why, "xid 79") {
-		t.Fatalf("quarantine = %q", why)
+		t.Fatalf(`quarantine = %q, want "xid 79" in it`, why)
 	}
 	if free := h.core.View().Free.GPUs; len(free) != 1 || free[0].UUID != "GPU-b" {
-		t.Fatalf("free = %+v", free)
+		t.Fatalf(`free = %+v, want 1 of them and [0].UUID "GPU-b"`, free)
 	}
 }
 
@@ -83,6 +83,6 @@ func TestUnfreedMemoryOfAnotherBootIsForgotten(t *testing.T) {
 	h.boot()
 	h.lists(all)
 	if why := quarantine(h); why != "" {
-		t.Fatalf("quarantine = %q", why)
+		t.Fatalf("quarantine = %q, want none", why)
 	}
 }

@@ -214,7 +214,7 @@ func TestLoopSharesOneSaveAmongManyEvents(t *testing.T) {
 		}
 		s.set(func() {
 			if s.saves > 3 {
-				t.Errorf("%d saves for %d offers", s.saves, n)
+				t.Errorf("%d saves for %d offers, want at most 3", s.saves, n)
 			}
 		})
 	})
@@ -245,7 +245,7 @@ func TestFloodOfOneSchedulerDelaysNobody(t *testing.T) {
 		}()
 		synctest.Wait()
 		if sent > 4 {
-			t.Errorf("%d messages of half a MiB wait", sent)
+			t.Errorf("%d messages of half a MiB wait, want at most 4", sent)
 		}
 		before := time.Now()
 		s.loop.Deliver(amy, offer(2, attempt(2, 1), cpu))
@@ -291,7 +291,7 @@ func TestLoopRunsATask(t *testing.T) {
 		synctest.Wait()
 		recs, err := s.loop.Attempts(t.Context())
 		if err != nil || len(recs) != 2 || recs[1].PID != 9 {
-			t.Fatalf("attempts = %+v, %v", recs, err)
+			t.Fatalf("attempts = %+v, %v, want no error, 2 of them and [1].PID 9", recs, err)
 		}
 		s.loop.Driven(exited(a, 0))
 		s.loop.Deliver(amy, contract.Ack{Attempt: a, N: 4})
@@ -301,7 +301,7 @@ func TestLoopRunsATask(t *testing.T) {
 			states = append(states, ev.State)
 		}
 		if len(states) != 4 || states[3] != job.Cancelled {
-			t.Fatalf("told %v", states)
+			t.Fatalf("told %v, want 4 of them and [3] %v", states, job.Cancelled)
 		}
 		s.loop.Deliver(amy, contract.Ack{Attempt: a, N: 4})
 		synctest.Wait()
@@ -342,14 +342,14 @@ func TestLoopRecoversWithTheDisk(t *testing.T) {
 		s.loop.Deliver(amy, offer(1, attempt(1, 1), cpu))
 		synctest.Wait()
 		if d := take[contract.Decline](s); len(d) != 1 || !strings.Contains(d[0].Reason.Detail, "no space left") {
-			t.Fatalf("declines = %+v", d)
+			t.Fatalf(`declines = %+v, want 1 of them and [0].Reason.Detail "no space left" in it`, d)
 		}
 		s.set(func() { s.failing = nil })
 		pause(2 * time.Second)
 		s.loop.Deliver(amy, offer(2, attempt(2, 1), cpu))
 		synctest.Wait()
 		if c := take[contract.Commit](s); len(c) != 1 {
-			t.Fatalf("commits = %+v", c)
+			t.Fatalf("commits = %+v, want 1 of them", c)
 		}
 	})
 }
@@ -359,7 +359,7 @@ func TestLoopRenewsByItself(t *testing.T) {
 		s.meet()
 		pause(contract.RenewEvery)
 		if r := take[contract.Renew](s); len(r) != 1 {
-			t.Fatalf("asked %d times", len(r))
+			t.Fatalf("asked %d times, want 1", len(r))
 		}
 	})
 }
@@ -371,7 +371,7 @@ func TestLoopEnds(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- s.loop.Run(ctx) }()
 		if v, err := s.loop.View(t.Context()); err != nil || v.Free.CPUs != 8 {
-			t.Fatalf("view = %+v, %v", v, err)
+			t.Fatalf("view = %+v, %v, want no error and Free.CPUs 8", v, err)
 		}
 		cancel()
 		if err := <-ended; err != nil {
@@ -425,7 +425,7 @@ func TestLoopIsDrivenByTurns(t *testing.T) {
 	says(offer(1, attempt(1, 1), gpus(1)))
 	says(start(1, attempt(1, 1), renew.Session, gpus(1)))
 	if ev := take[contract.Event](s); len(ev) != 1 || ev[0].State != job.Starting || s.calls[0] != "start "+attempt(1, 1).String() {
-		t.Fatalf("events = %+v, calls = %v", ev, s.calls)
+		t.Fatalf("events = %+v, calls = %v, want 1 of them, [0].State %v and [0] %v", ev, s.calls, job.Starting, "start "+attempt(1, 1).String())
 	}
 	at, ok := loop.Wake()
 	if !ok || at <= now.Boot {
@@ -476,7 +476,7 @@ func TestLoopGoesOnWhileTheDiskHangs(t *testing.T) {
 		s.loop.Deliver(amy, offer(3, attempt(3, 1), cpu))
 		synctest.Wait()
 		if d := take[contract.Decline](s); len(d) != 1 || !strings.Contains(d[0].Reason.Detail, why) {
-			t.Errorf("declines %+v", d)
+			t.Errorf("declines %+v, want 1 of them and [0].Reason.Detail %v in it", d, why)
 		}
 		pause(time.Minute)
 		if r := take[contract.Renew](s); len(r) == 0 {
@@ -487,7 +487,7 @@ func TestLoopGoesOnWhileTheDiskHangs(t *testing.T) {
 		pause(2 * time.Second)
 		s.set(func() {
 			if p := s.records[starts].Phase; p != contract.PhaseRefused {
-				t.Errorf("the start that was refused is %v on disk", p)
+				t.Errorf("the start that was refused is %v on disk, want %v", p, contract.PhaseRefused)
 			}
 		})
 		take[contract.Commit](s)

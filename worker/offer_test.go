@@ -43,7 +43,7 @@ func TestOfferCommitHoldsDevices(t *testing.T) {
 	h.says(amy, offer(1, attempt(1, 1), gpus(2)), offer(2, attempt(2, 1), gpus(1)))
 	c := one[contract.Commit](h, amy)
 	if c.Offer != 1 || len(c.Devices) != 2 || c.Session != s {
-		t.Fatalf("commit = %+v", c)
+		t.Fatalf("commit = %+v, want Offer 1, 2 Devices and Session %v", c, s)
 	}
 	d := one[contract.Decline](h, amy)
 	if d.Offer != 2 || d.Never || d.Reason.Word != job.ReasonResources || len(d.Free.GPUs) != 0 || d.Free.CPUs != 7 {
@@ -75,7 +75,7 @@ func TestOfferPrefersDevice(t *testing.T) {
 			h.meet(amy, 1)
 			h.says(amy, offer(1, attempt(1, 1), share(0.4)))
 			if first := one[contract.Commit](h, amy); first.Devices[0] != "GPU-a" {
-				t.Fatalf("the first share is on %v", first.Devices)
+				t.Fatalf(`the first share is on %v, want [0] "GPU-a"`, first.Devices)
 			}
 			m := offer(2, attempt(2, 1), c.need)
 			m.Device = c.device
@@ -102,11 +102,11 @@ func TestFreeCountsTasks(t *testing.T) {
 	}
 	h.says(amy, offer(1, attempt(1, 1), gpus(1)), offer(2, attempt(2, 1), job.Resources{CPUs: 1}))
 	if n := tasks(); n != 2 {
-		t.Errorf("%d tasks after two commits", n)
+		t.Errorf("%d tasks after two commits, want 2", n)
 	}
 	h.says(amy, contract.Release{Offer: 1})
 	if n := tasks(); n != 1 {
-		t.Errorf("%d tasks after a release", n)
+		t.Errorf("%d tasks after a release, want 1", n)
 	}
 }
 
@@ -131,22 +131,22 @@ func TestResourcesAreHeldBackForAQueuedOffer(t *testing.T) {
 	h.untilKept(big)
 	h.says(amy, offer(3, attempt(3, 1), gpus(1)))
 	if d := one[contract.Decline](h, amy); d.Offer != 3 {
-		t.Fatalf("decline = %+v", d)
+		t.Fatalf("decline = %+v, want Offer 3", d)
 	}
 	h.says(amy, offer(4, attempt(4, 1), cpu)) // needs nothing that is held back
 	if c := one[contract.Commit](h, amy); c.Offer != 4 {
-		t.Fatalf("commit = %+v", c)
+		t.Fatalf("commit = %+v, want Offer 4", c)
 	}
 	over := offer(5, attempt(5, 1), gpus(1))
 	over.Priority = 51 // goes first
 	h.says(amy, over)
 	if c := one[contract.Commit](h, amy); c.Offer != 5 {
-		t.Fatalf("commit = %+v", c)
+		t.Fatalf("commit = %+v, want Offer 5", c)
 	}
 	h.says(amy, contract.Release{Offer: 5})
 	h.round(exited(attempt(1, 1), 0)) // the queued offer gets the devices in the same step
 	if c := one[contract.Commit](h, amy); c.Offer != 2 || len(c.Devices) != 4 {
-		t.Fatalf("commit = %+v", c)
+		t.Fatalf("commit = %+v, want Offer 2 and 4 Devices", c)
 	}
 }
 
@@ -159,11 +159,11 @@ func TestQueuedOfferEndsInTime(t *testing.T) {
 	h.says(amy, m)
 	h.pass(contract.MaxOfferWait - time.Second)
 	if d := got[contract.Decline](h, amy); len(d) > 0 {
-		t.Fatalf("declined early: %+v", d)
+		t.Fatalf("declined early: %+v, want none", d)
 	}
 	h.pass(2 * time.Second)
 	if d := one[contract.Decline](h, amy); d.Offer != 2 || d.Reason.Word != job.ReasonResources {
-		t.Fatalf("decline = %+v", d)
+		t.Fatalf("decline = %+v, want Offer 2 and Reason.Word %v", d, job.ReasonResources)
 	}
 }
 
@@ -180,11 +180,11 @@ func TestOffersOfOneSchedulerAreBounded(t *testing.T) {
 		t.Fatalf("declined %d, want 3", len(d))
 	}
 	if v := h.core.View(); v.Queued != contract.MaxOffers {
-		t.Fatalf("%d wait", v.Queued)
+		t.Fatalf("%d wait, want %v", v.Queued, contract.MaxOffers)
 	}
 	h.round(worker.Down{Peer: amy})
 	if v := h.core.View(); v.Queued != 0 {
-		t.Fatalf("%d offers of a scheduler that is gone are queued", v.Queued)
+		t.Fatalf("%d offers of a scheduler that is gone are queued, want 0", v.Queued)
 	}
 }
 
@@ -235,7 +235,7 @@ func TestStartGetsNoMoreThanWasReserved(t *testing.T) {
 	h.says(amy, offer(1, attempt(1, 1), gpus(1)))
 	e := h.says(amy, start(1, attempt(1, 1), s, job.Resources{CPUs: 8, GPUs: 2}))
 	if len(e.Start) != 1 || len(e.Start[0].Devices) != 1 || e.Start[0].Spec.Resources != gpus(1) {
-		t.Fatalf("start = %+v", e.Start)
+		t.Fatalf("start = %+v, want 1 of them, 1 [0].Devices and [0].Spec.Resources %v", e.Start, gpus(1))
 	}
 }
 
@@ -281,10 +281,10 @@ func TestPolicyIsAskedAtStart(t *testing.T) {
 	h.says(amy, offer(1, attempt(1, 1), cpu))
 	e := h.says(amy, start(1, attempt(1, 1), s, cpu))
 	if len(e.Start) > 0 || h.core.View().Free.CPUs != 8 {
-		t.Fatalf("started %+v, free %+v", e.Start, h.core.View().Free)
+		t.Fatalf("started %+v, free %+v, want none and CPUs 8", e.Start, h.core.View().Free)
 	}
 	if ev := one[contract.Event](h, amy); ev.Refused != "not admitted: ada is not known here" {
-		t.Fatalf("event = %+v", ev)
+		t.Fatalf(`event = %+v, want Refused "not admitted: ada is not known here"`, ev)
 	}
 }
 
@@ -312,14 +312,14 @@ func TestAvailabilityIsToldOnChangeAndNotTooOften(t *testing.T) {
 		h.says(amy, offer(i+1, attempt(i+1, 1), cpu))
 	}
 	if a := one[contract.Availability](h, amy); a.Free.CPUs != 7 {
-		t.Fatalf("first Availability = %+v", a)
+		t.Fatalf("first Availability = %+v, want Free.CPUs 7", a)
 	}
 	h.pass(200 * time.Millisecond)
 	if a := one[contract.Availability](h, amy); a.Free.CPUs != 3 {
-		t.Fatalf("second Availability = %+v", a)
+		t.Fatalf("second Availability = %+v, want Free.CPUs 3", a)
 	}
 	h.pass(5 * time.Second)
 	if a := got[contract.Availability](h, amy); len(a) > 0 {
-		t.Fatalf("sent without a change: %+v", a)
+		t.Fatalf("sent without a change: %+v, want none", a)
 	}
 }

@@ -96,7 +96,7 @@ func TestVictims(t *testing.T) {
 			}
 			declined := len(got[contract.Decline](f.host, amy)) > 0
 			if declined != (len(want) == 0) {
-				t.Errorf("declined: %v", declined)
+				t.Errorf("declined: %v, want %v", declined, (len(want) == 0))
 			}
 		})
 	}
@@ -108,16 +108,16 @@ func TestPreemptedTaskMakesRoom(t *testing.T) {
 	f := newFilled(t, 1)
 	low := f.run(50, 1, true)
 	if ended := f.ask(90, 1); len(ended) != 1 {
-		t.Fatalf("%v end", ended)
+		t.Fatalf("%v end, want 1 of them", ended)
 	}
 	f.says(amy, offer(99, attempt(99, 1), gpus(1)))
 	one[contract.Decline](f.host, amy)
 	if cs := got[contract.Commit](f.host, amy); len(cs) > 0 {
-		t.Fatalf("committed before the victim has ended: %+v", cs)
+		t.Fatalf("committed before the victim has ended: %+v, want none", cs)
 	}
 	f.round(worker.DriverEvent{Attempt: low, Kind: worker.DriverExited, Exit: job.Exit{State: job.Failed, Code: 143, Signal: 15}})
 	if c := one[contract.Commit](f.host, amy); c.Offer != 2 || len(c.Devices) != 1 {
-		t.Fatalf("commit %+v", c)
+		t.Fatalf("commit %+v, want Offer 2 and 1 Devices", c)
 	}
 	all := got[contract.Event](f.host, amy)
 	e := all[len(all)-1]
@@ -150,13 +150,13 @@ func TestVictimsOfTwoOffers(t *testing.T) {
 	f := newFilled(t, 2)
 	first, second := f.run(50, 1, true), f.run(50, 1, true)
 	if ended := f.ask(90, 1); !slices.Equal(ended, []job.Attempt{second}) {
-		t.Fatalf("%v end", ended)
+		t.Fatalf("%v end, want %v", ended, []job.Attempt{second})
 	}
 	if ended := f.ask(80, 1); !slices.Equal(ended, []job.Attempt{first}) {
-		t.Fatalf("for the second offer %v end", ended)
+		t.Fatalf("for the second offer %v end, want %v", ended, []job.Attempt{first})
 	}
 	if ended := f.ask(80, 1); len(ended) > 0 {
-		t.Fatalf("for the third offer %v end", ended)
+		t.Fatalf("for the third offer %v end, want none", ended)
 	}
 }
 
@@ -166,10 +166,10 @@ func TestNothingIsPreemptedForWhatEndsAnyway(t *testing.T) {
 	kept, low := f.run(50, 1, false), f.run(50, 1, true)
 	f.says(amy, contract.Cancel{Attempt: kept, Group: group, Epoch: epoch(1), Grace: time.Minute})
 	if ended := f.ask(90, 1); len(ended) > 0 {
-		t.Fatalf("%v end, %s is not needed", ended, low)
+		t.Fatalf("%v end, %s is not needed, want none", ended, low)
 	}
 	if ds := got[contract.Decline](f.host, amy); len(ds) > 0 {
-		t.Fatalf("declined: %+v", ds)
+		t.Fatalf("declined: %+v, want none", ds)
 	}
 }
 
@@ -184,10 +184,10 @@ func TestQueuedOfferPreemptsLater(t *testing.T) {
 	}
 	m.Preempt = true
 	if e := f.says(amy, m); len(e.Stop) != 1 || e.Stop[0].Attempt != low {
-		t.Fatalf("stops %+v", e.Stop)
+		t.Fatalf("stops %+v, want 1 of them and [0].Attempt %v", e.Stop, low)
 	}
 	if e := f.says(amy, m); len(e.Stop) > 0 {
-		t.Fatalf("again: stops %+v", e.Stop)
+		t.Fatalf("again: stops %+v, want none", e.Stop)
 	}
 }
 
@@ -220,7 +220,7 @@ func TestPreemptibleIsTold(t *testing.T) {
 	}
 	f.round(worker.DriverEvent{Attempt: young, Kind: worker.DriverExited, Exit: job.Exit{State: job.Succeeded}})
 	if got := told(); !slices.Equal(got, want[1:]) {
-		t.Errorf("after the end of one told %+v", got)
+		t.Errorf("after the end of one told %+v, want %v", got, want[1:])
 	}
 }
 
@@ -259,7 +259,7 @@ func TestEnvironmentOfAPreemptedTask(t *testing.T) {
 	m.Element.Preempted = true
 	f.says(amy, offer(1, m.Attempt, gpus(1)))
 	if e := f.says(amy, m); !slices.Contains(e.Start[0].Env, "MUSTER_PREEMPTED=1") {
-		t.Errorf("environment %v", e.Start[0].Env)
+		t.Errorf(`environment %v, want "MUSTER_PREEMPTED=1" among them`, e.Start[0].Env)
 	}
 }
 

@@ -26,7 +26,7 @@ func TestPriorityAboveTheLimitIsDeclined(t *testing.T) {
 	f := &filled{host: h, session: h.meet(amy, 1)}
 	low := f.run(10, 1, true)
 	if ended := f.ask(100, 1); len(ended) > 0 {
-		t.Fatalf("%v end for a priority that ada may not have", ended)
+		t.Fatalf("%v end for a priority that ada may not have, want none", ended)
 	}
 	d := one[contract.Decline](h, amy)
 	if !d.Never || d.Reason.Word != job.ReasonQuota || !strings.Contains(d.Reason.Detail, "priority 100 of user ada is above 50, the highest here (limits.per_user.priority)") {
@@ -36,13 +36,13 @@ func TestPriorityAboveTheLimitIsDeclined(t *testing.T) {
 	h.round(worker.LimitsChanged{Priorities: priorities(t, map[string]string{"users.ada.priority": "90"})})
 	one[contract.Hello](h, amy)
 	if ended := f.ask(100, 1); len(ended) > 0 {
-		t.Fatalf("%v end for a priority above the new limit", ended)
+		t.Fatalf("%v end for a priority above the new limit, want none", ended)
 	}
 	if d := one[contract.Decline](h, amy); !strings.Contains(d.Reason.Detail, "limits.users.ada.priority") {
-		t.Fatalf("declined with %+v", d)
+		t.Fatalf(`declined with %+v, want Reason.Detail "limits.users.ada.priority" in it`, d)
 	}
 	if ended := f.ask(90, 1); len(ended) != 1 || ended[0] != low {
-		t.Fatalf("%v end for a priority that ada may have now", ended)
+		t.Fatalf("%v end for a priority that ada may have now, want 1 of them and [0] %v", ended, low)
 	}
 	h.round(worker.LimitsChanged{Priorities: priorities(t, map[string]string{"users.ada.priority": "90"})})
 	if again := got[contract.Hello](h, amy); len(again) > 0 {
@@ -60,7 +60,7 @@ func TestPriorityOfAMember(t *testing.T) {
 	m.Priority = 70
 	h.says(amy, m)
 	if d := one[contract.Decline](h, amy); !strings.Contains(d.Reason.Detail, "above 60") || !strings.Contains(d.Reason.Detail, "limits.members."+string(amy)+".priority") {
-		t.Fatalf("declined with %+v", d)
+		t.Fatalf(`declined with %+v, want Reason.Detail "above 60" in it and Reason.Detail %v in it`, d, "limits.members."+string(amy)+".priority")
 	}
 	m = offer(2, attempt(2, 1), cpu)
 	m.Priority = 60
@@ -99,7 +99,7 @@ func TestTaskHasThePriorityOfItsOffer(t *testing.T) {
 	h.says(amy, m)
 	f.n = 1
 	if ended := f.ask(60, 1); len(ended) != 1 {
-		t.Fatalf("%v end", ended)
+		t.Fatalf("%v end, want 1 of them", ended)
 	}
 }
 
@@ -130,6 +130,6 @@ func TestSeveralPreemptAtOnce(t *testing.T) {
 		t.Fatalf("%d tasks end for four offers, want 3", len(ended))
 	}
 	if d := one[contract.Decline](h, amy); d.Offer != 13 || len(d.Free.Preemptible) > 0 {
-		t.Fatalf("declined %+v", d)
+		t.Fatalf("declined %+v, want Offer 13 and no Free.Preemptible", d)
 	}
 }

@@ -28,19 +28,19 @@ func TestConditionalCommit(t *testing.T) {
 	_, young, third := f.run(50, 1, true), f.run(50, 1, true), f.run(50, 1, true)
 	m := f.asks(500, 90, 2)
 	if e := f.says(amy, m); len(e.Stop) > 0 {
-		t.Fatalf("stops %+v", e.Stop)
+		t.Fatalf("stops %+v, want none", e.Stop)
 	}
 	if c := one[contract.Commit](f.host, amy); !c.Conditional || c.Offer != m.ID || c.Session == 0 {
 		t.Fatalf("commit %+v", c)
 	}
 	// Nobody else ends what is promised, and what a victim frees by itself is kept.
 	if ended := f.ask(80, 2); len(ended) > 0 {
-		t.Fatalf("%v end for another offer", ended)
+		t.Fatalf("%v end for another offer, want none", ended)
 	}
 	f.round(exited(third, 0))
 	f.says(amy, offer(900, attempt(900, 1), gpus(1)))
 	if cs := got[contract.Commit](f.host, amy); len(cs) > 0 {
-		t.Fatalf("commits %+v", cs)
+		t.Fatalf("commits %+v, want none", cs)
 	}
 	m.Firm = true
 	e := f.says(amy, m)
@@ -84,13 +84,13 @@ func TestConditionalCommitEnds(t *testing.T) {
 			end(f, m)
 			m.Firm = true
 			if e := f.says(amy, m); len(e.Stop) > 0 {
-				t.Fatalf("an offer that is not known any more ends %+v", e.Stop)
+				t.Fatalf("an offer that is not known any more ends %+v, want none", e.Stop)
 			}
 			if ds := got[contract.Decline](f.host, amy); len(ds) == 0 {
 				t.Error("not declined")
 			}
 			if ended := f.ask(80, 1); !slices.Equal(ended, []job.Attempt{low}) {
-				t.Errorf("%v end for another offer", ended)
+				t.Errorf("%v end for another offer, want %v", ended, []job.Attempt{low})
 			}
 		})
 	}
@@ -105,7 +105,7 @@ func TestVictimsEndByThemselves(t *testing.T) {
 	one[contract.Commit](f.host, amy)
 	f.round(exited(first, 0))
 	if cs := got[contract.Commit](f.host, amy); len(cs) > 0 {
-		t.Fatalf("commits %+v", cs)
+		t.Fatalf("commits %+v, want none", cs)
 	}
 	f.round(exited(second, 0))
 	if c := one[contract.Commit](f.host, amy); c.Conditional || len(c.Devices) != 2 {
@@ -133,23 +133,23 @@ func TestPromiseIsTaken(t *testing.T) {
 	one[contract.Decline](f.host, amy)
 	first := f.asks(500, 95, 2)
 	if e := f.says(amy, first); len(e.Stop) > 0 {
-		t.Fatalf("stops %+v", e.Stop)
+		t.Fatalf("stops %+v, want none", e.Stop)
 	}
 	if c := one[contract.Commit](f.host, amy); !c.Conditional || c.Offer != first.ID {
 		t.Fatalf("commit %+v", c)
 	}
 	if d := one[contract.Decline](f.host, amy); d.Offer != promised.ID {
-		t.Fatalf("decline %+v", d)
+		t.Fatalf("decline %+v, want Offer %v", d, promised.ID)
 	}
 	second := f.asks(400, 99, 2)
 	f.says(amy, second)
 	if d := one[contract.Decline](f.host, amy); d.Offer != first.ID {
-		t.Fatalf("decline %+v", d)
+		t.Fatalf("decline %+v, want Offer %v", d, first.ID)
 	}
 	one[contract.Commit](f.host, amy)
 	second.Firm = true
 	if e := f.says(amy, second); len(e.Stop) != 1 || e.Stop[0].Attempt != low {
-		t.Fatalf("stops %+v", e.Stop)
+		t.Fatalf("stops %+v, want 1 of them and [0].Attempt %v", e.Stop, low)
 	}
 }
 
@@ -165,17 +165,17 @@ func TestFirmOfferIsNoObstacle(t *testing.T) {
 	f.says(amy, firm)
 	firm.Firm = true
 	if e := f.says(amy, firm); len(e.Stop) != 1 {
-		t.Fatalf("stops %+v", e.Stop)
+		t.Fatalf("stops %+v, want 1 of them", e.Stop)
 	}
 	one[contract.Commit](f.host, amy)
 	first := f.asks(500, 95, 1)
 	first.Preempt = false
 	f.says(amy, first)
 	if c := one[contract.Commit](f.host, amy); c.Offer != first.ID {
-		t.Errorf("commit %+v", c)
+		t.Errorf("commit %+v, want Offer %v", c, first.ID)
 	}
 	if d := one[contract.Decline](f.host, amy); d.Offer != held.ID {
-		t.Errorf("decline %+v", d)
+		t.Errorf("decline %+v, want Offer %v", d, held.ID)
 	}
 }
 
@@ -186,7 +186,7 @@ func TestPromiseThatCannotBeMade(t *testing.T) {
 	f.run(50, 1, false)
 	f.says(amy, f.asks(500, 90, 2))
 	if d := one[contract.Decline](f.host, amy); !strings.Contains(d.Reason.Detail, "would make room") {
-		t.Errorf("decline %+v", d)
+		t.Errorf(`decline %+v, want Reason.Detail "would make room" in it`, d)
 	}
 }
 
@@ -308,6 +308,6 @@ func TestPromisesAreKept(t *testing.T) {
 		}
 	})
 	if kept < 5 {
-		t.Errorf("only %d conditional Commits were made firm", kept)
+		t.Errorf("only %d conditional Commits were made firm, want at least 5", kept)
 	}
 }

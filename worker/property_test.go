@@ -73,7 +73,7 @@ func (w *walk) after() {
 	}
 	for a, until := range w.done.Extend {
 		if until > w.answered.Add(job.DefaultLease) {
-			w.t.Fatalf("%s is extended until %v, the last answered Renew has clock %v", a, until, w.answered)
+			w.t.Fatalf("%s is extended until %v, the last answered Renew has clock %v, want at most %v", a, until, w.answered, w.answered.Add(job.DefaultLease))
 		}
 	}
 	for _, s := range w.done.Stop {
@@ -94,10 +94,10 @@ func (w *walk) after() {
 			w.t.Fatalf("%s was started though it was refused for good", s.Attempt)
 		}
 		if r := w.synced[s.Attempt]; r.Phase != contract.PhaseStarted {
-			w.t.Fatalf("%s was started, but after a power cut its record would say %q", s.Attempt, r.Phase)
+			w.t.Fatalf("%s was started, but after a power cut its record would say %q, want %v", s.Attempt, r.Phase, contract.PhaseStarted)
 		}
 		if w.now.Boot >= w.answered.Add(worker.SessionLease) || s.Deadline > w.answered.Add(job.DefaultLease) {
-			w.t.Fatalf("%s was started at %v until %v, the last answered Renew has clock %v", s.Attempt, w.now.Boot, s.Deadline, w.answered)
+			w.t.Fatalf("%s was started at %v until %v, the last answered Renew has clock %v, want less than %v and at most %v", s.Attempt, w.now.Boot, s.Deadline, w.answered, w.answered.Add(worker.SessionLease), w.answered.Add(job.DefaultLease))
 		}
 		w.began[s.Attempt] = true
 		w.runs[s.Attempt] = s
@@ -126,7 +126,7 @@ func (w *walk) heard(p job.Peer, m contract.ToScheduler) {
 			w.t.Fatalf("port %d in the Commit of %+v", m.Port, o)
 		}
 		if r := w.records[m.Attempt]; r.Phase != contract.PhaseReserved {
-			w.t.Fatalf("Commit of %s, but its record says %q", m.Attempt, r.Phase)
+			w.t.Fatalf("Commit of %s, but its record says %q, want %v", m.Attempt, r.Phase, contract.PhaseReserved)
 		}
 		w.commits = append(w.commits, m)
 		w.known[m.Attempt] = true
@@ -143,7 +143,7 @@ func (w *walk) heard(p job.Peer, m contract.ToScheduler) {
 		}
 	case contract.Event:
 		if n := w.last[m.Attempt]; m.N > n+1 {
-			w.t.Fatalf("%s: event %d after %d", m.Attempt, m.N, n)
+			w.t.Fatalf("%s: event %d after %d, want at most %v", m.Attempt, m.N, n, n+1)
 		}
 		if r := w.records[m.Attempt]; r.EventN < m.N && !w.unsaved {
 			w.t.Fatalf("%s: event %d sent, %d on disk", m.Attempt, m.N, r.EventN)
@@ -211,7 +211,7 @@ func (w *walk) balance() {
 	}
 	for d, m := range milli {
 		if m > gpu.Whole || held[d] > 80e9 {
-			w.t.Fatalf("of %s %d thousandths and %s are held", d, m, held[d])
+			w.t.Fatalf("of %s %d thousandths and %s are held, want at most %v and at most 80e9", d, m, held[d], gpu.Whole)
 		}
 	}
 	for _, f := range v.Free.GPUs {
@@ -503,7 +503,7 @@ func TestNothingIsAllocatedTwice(t *testing.T) {
 			w.tell()
 		}
 		if len(w.open) > 0 {
-			t.Fatalf("not answered: %+v", w.open)
+			t.Fatalf("not answered: %+v, want none", w.open)
 		}
 		for _, r := range w.core.Attempts() {
 			if r.Phase != contract.PhaseReserved && w.last[r.Attempt] < r.EventN {
@@ -512,7 +512,7 @@ func TestNothingIsAllocatedTwice(t *testing.T) {
 		}
 		for a := range w.runs {
 			if w.records[a].Phase != contract.PhaseStarted {
-				t.Fatalf("%s runs, but its record says %q", a, w.records[a].Phase)
+				t.Fatalf("%s runs, but its record says %q, want %v", a, w.records[a].Phase, contract.PhaseStarted)
 			}
 		}
 	})

@@ -19,10 +19,10 @@ func TestFaultSurvivesARestart(t *testing.T) {
 	h.boot()
 	h.round(healthy)
 	if why := quarantine(h); why != "xid 79 (fallen off the bus)" {
-		t.Fatalf("after a restart: quarantine = %q", why)
+		t.Fatalf(`after a restart: quarantine = %q, want "xid 79 (fallen off the bus)"`, why)
 	}
 	if free := h.core.View().Free.GPUs; len(free) != 1 || free[0].UUID != "GPU-b" {
-		t.Fatalf("free = %+v", free)
+		t.Fatalf(`free = %+v, want 1 of them and [0].UUID "GPU-b"`, free)
 	}
 	// Neither a restart nor a reboot makes the quarantine longer.
 	h.cfg.Boot = "boot-2"
@@ -36,12 +36,12 @@ func TestFaultSurvivesARestart(t *testing.T) {
 	h.pass(2 * time.Second)
 	h.round(healthy)
 	if why := quarantine(h); why != "" {
-		t.Fatalf("healthy after the pause, and still in quarantine: %q", why)
+		t.Fatalf("healthy after the pause, and still in quarantine: %q, want none", why)
 	}
 	// After another restart the GPU is not in quarantine, but the fault still counts.
 	h.boot()
 	if why := quarantine(h); why != "" {
-		t.Fatalf("in quarantine again: %q", why)
+		t.Fatalf("in quarantine again: %q, want none", why)
 	}
 	h.round(fault(gone))
 	h.pass(119 * time.Second)
@@ -52,7 +52,7 @@ func TestFaultSurvivesARestart(t *testing.T) {
 	h.round(worker.DeviceRestored{UUID: "GPU-a"})
 	h.boot()
 	if why := quarantine(h); why != "" {
-		t.Fatalf("in quarantine though a person ended it: %q", why)
+		t.Fatalf("in quarantine though a person ended it: %q, want none", why)
 	}
 }
 
@@ -62,11 +62,11 @@ func TestHealthSurvivesARestart(t *testing.T) {
 	h.round(statusOf(gpu.Status{Health: gpu.Unhealthy, Detail: "row remap pending"}))
 	h.boot()
 	if why := quarantine(h); !strings.Contains(why, "row remap pending") {
-		t.Fatalf("quarantine = %q", why)
+		t.Fatalf(`quarantine = %q, want "row remap pending" in it`, why)
 	}
 	h.round(statusOf(gpu.Status{Health: gpu.Healthy}))
 	if why := quarantine(h); why != "" {
-		t.Fatalf("quarantine = %q", why)
+		t.Fatalf("quarantine = %q, want none", why)
 	}
 }
 
@@ -81,7 +81,7 @@ func TestFaultOfAMissingGPU(t *testing.T) {
 	h.cfg.Profile.GPUs = all
 	h.boot()
 	if v := h.core.View(); len(v.Quarantined) != 2 {
-		t.Fatalf("quarantine = %v", v.Quarantined)
+		t.Fatalf("quarantine = %v, want 2 of them", v.Quarantined)
 	}
 }
 
@@ -101,7 +101,7 @@ func TestUnfreedMemorySurvivesARestart(t *testing.T) {
 	}
 	h.round(status([]gpu.Process{screen}, []gpu.Process{screen}))
 	if v := h.core.View(); len(v.Quarantined) != 0 || len(v.Free.GPUs) != 2 {
-		t.Fatalf("not free after its memory was: %+v", v)
+		t.Fatalf("not free after its memory was: %+v, want no Quarantined and 2 Free.GPUs", v)
 	}
 }
 
@@ -131,7 +131,7 @@ func TestBreakerSurvivesARestart(t *testing.T) {
 	}
 	r.pass(31 * time.Second)
 	if why := r.closed(); why != "" {
-		t.Fatalf("the pause does not end: %s", why)
+		t.Fatalf("the pause does not end: %s, want none", why)
 	}
 	// The second pause is twice as long, even after another restart.
 	again()
@@ -144,7 +144,7 @@ func TestBreakerSurvivesARestart(t *testing.T) {
 	r.round(worker.Drain{})
 	again()
 	if why := r.closed(); why != "" {
-		t.Fatalf("paused though a person resumed the host: %s", why)
+		t.Fatalf("paused though a person resumed the host: %s, want none", why)
 	}
 }
 
@@ -158,7 +158,7 @@ func TestPauseEndsThoughTheClockWasSetBack(t *testing.T) {
 	r.boot()
 	r.pass(31 * time.Second)
 	if why := r.closed(); why != "" {
-		t.Fatalf("still paused: %s", why)
+		t.Fatalf("still paused: %s, want none", why)
 	}
 }
 
@@ -180,6 +180,6 @@ func TestQuarantineIsWrittenRarely(t *testing.T) {
 		h.pass(50 * time.Millisecond)
 	}
 	if n != 1 {
-		t.Fatalf("written %d times for one fault", n)
+		t.Fatalf("written %d times for one fault, want 1", n)
 	}
 }

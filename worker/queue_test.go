@@ -110,7 +110,7 @@ func TestLargeOfferStartsBeforeLaterSmallOnes(t *testing.T) {
 		}
 		if c := got[contract.Commit](h, amy); len(c) > 0 {
 			if at := h.now.Boot.Sub(zero); at > worker.DefaultSetAside+161*time.Second || overtook > 0 {
-				t.Fatalf("started after %v; after what is free was kept for it, %d later ones started before it", at, overtook)
+				t.Fatalf("started after %v; after what is free was kept for it, %d later ones started before it, want at most %v and 0", at, overtook, worker.DefaultSetAside+161*time.Second)
 			}
 			return
 		}
@@ -165,7 +165,7 @@ func TestAllHostsRankOffersEqually(t *testing.T) {
 		}
 		one, two := order(), order()
 		if len(one) != len(all) || !slices.Equal(one, two) {
-			t.Fatalf("one host: %v\nthe other: %v", one, two)
+			t.Fatalf("one host: %v\nthe other: %v, want %v of them and %v", one, two, len(all), two)
 		}
 	})
 }
@@ -194,7 +194,7 @@ func TestAgeIsBounded(t *testing.T) {
 		h.says(amy, liar, honest)
 		h.round(exited(a, 0))
 		if c := one[contract.Commit](h, amy); c.Offer != 2 {
-			t.Fatalf("age %v: committed offer %d", age, c.Offer)
+			t.Fatalf("age %v: committed offer %d, want 2", age, c.Offer)
 		}
 	}
 }
@@ -211,24 +211,24 @@ func TestRenewedOfferKeepsItsPlace(t *testing.T) {
 		first.Age += 45 * time.Second
 		h.says(amy, first, second)
 		if n := len(got[contract.Decline](h, amy)) + len(got[contract.Commit](h, amy)); n > 0 {
-			t.Fatalf("%d answers to a renewal", n)
+			t.Fatalf("%d answers to a renewal, want 0", n)
 		}
 		h.renew(amy)
 	}
 	if v := h.core.View(); v.Queued != 2 {
-		t.Fatalf("%d wait", v.Queued)
+		t.Fatalf("%d wait, want 2", v.Queued)
 	}
 	h.round(exited(a, 0))
 	if c := one[contract.Commit](h, amy); c.Offer != 2 {
-		t.Fatalf("commit = %+v", c)
+		t.Fatalf("commit = %+v, want Offer 2", c)
 	}
 	h.says(amy, first) // was sent before the Commit arrived; the Commit is repeated
 	if c := one[contract.Commit](h, amy); c.Offer != 2 {
-		t.Fatalf("commit = %+v", c)
+		t.Fatalf("commit = %+v, want Offer 2", c)
 	}
 	h.pass(contract.MaxOfferWait - time.Second)
 	if d := got[contract.Decline](h, amy); len(d) > 0 {
-		t.Fatalf("declined early: %+v", d)
+		t.Fatalf("declined early: %+v, want none", d)
 	}
 }
 
@@ -251,7 +251,7 @@ func TestRenewalWithOtherContentIsIgnored(t *testing.T) {
 			h.says(amy, other)
 			h.pass(16 * time.Second)
 			if d := one[contract.Decline](h, amy); d.Attempt != m.Attempt {
-				t.Fatalf("decline = %+v", d)
+				t.Fatalf("decline = %+v, want Attempt %v", d, m.Attempt)
 			}
 		})
 	}
@@ -267,7 +267,7 @@ func TestRenewalUnderANewerEpoch(t *testing.T) {
 	h.says(amy, m)
 	h.round(exited(a, 0))
 	if c := one[contract.Commit](h, amy); c.Offer != 2 {
-		t.Fatalf("commit = %+v", c)
+		t.Fatalf("commit = %+v, want Offer 2", c)
 	}
 }
 
@@ -289,14 +289,14 @@ func TestOfferWhoseWaitEndsIsNotOvertakenAtOnce(t *testing.T) {
 	h.jump(20 * time.Second)
 	h.round()
 	if d := one[contract.Decline](h, amy); d.Offer != 3 {
-		t.Fatalf("decline = %+v", d)
+		t.Fatalf("decline = %+v, want Offer 3", d)
 	}
 	if c := got[contract.Commit](h, amy); len(c) > 0 {
-		t.Fatalf("overtaken in the same arbitration: %+v", c)
+		t.Fatalf("overtaken in the same arbitration: %+v, want none", c)
 	}
 	h.pass(time.Second)
 	if c := one[contract.Commit](h, amy); c.Offer != 4 {
-		t.Fatalf("commit = %+v", c)
+		t.Fatalf("commit = %+v, want Offer 4", c)
 	}
 }
 
@@ -309,7 +309,7 @@ func TestNothingIsHeldBackForAnOfferWithoutAWait(t *testing.T) {
 	small.Wait = time.Minute
 	h.says(amy, big, small)
 	if c := one[contract.Commit](h, amy); c.Offer != 3 {
-		t.Fatalf("commit = %+v", c)
+		t.Fatalf("commit = %+v, want Offer 3", c)
 	}
 }
 
@@ -329,7 +329,7 @@ func TestOffersAfterABrokenSession(t *testing.T) {
 	h.says(amy, m)
 	h.round(exited(a, 0))
 	if c := one[contract.Commit](h, amy); c.Offer != 3 {
-		t.Fatalf("commit = %+v", c)
+		t.Fatalf("commit = %+v, want Offer 3", c)
 	}
 }
 
@@ -342,12 +342,12 @@ func TestNothingIsHeldBackForAnOfferBlockedByForeignPrograms(t *testing.T) {
 	h.says(amy, big)
 	h.says(amy, offer(2, attempt(2, 1), gpus(1)))
 	if c := one[contract.Commit](h, amy); c.Offer != 2 {
-		t.Fatalf("commit = %+v", c)
+		t.Fatalf("commit = %+v, want Offer 2", c)
 	}
 	h.says(amy, contract.Release{Offer: 2})
 	h.round(status(nil, nil))
 	if c := one[contract.Commit](h, amy); c.Offer != 1 {
-		t.Fatalf("commit = %+v", c)
+		t.Fatalf("commit = %+v, want Offer 1", c)
 	}
 }
 
@@ -362,7 +362,7 @@ func TestQueuedOfferThatCanNoLongerFit(t *testing.T) {
 		t.Fatalf("decline = %+v", d)
 	}
 	if v := h.core.View(); v.Queued != 1 {
-		t.Fatalf("%d wait", v.Queued)
+		t.Fatalf("%d wait, want 1", v.Queued)
 	}
 }
 
@@ -384,29 +384,29 @@ func TestFullQueueIsShared(t *testing.T) {
 		h.says(p, msgs...)
 	}
 	if v := h.core.View(); v.Queued != worker.MaxQueued {
-		t.Fatalf("%d wait", v.Queued)
+		t.Fatalf("%d wait, want %v", v.Queued, worker.MaxQueued)
 	}
 	clear(h.sent)
 	h.owner(bob, 8)
 	h.says(bob, theirs(8, 1, 1, gpus(1)))
 	if d := got[contract.Decline](h, bob); len(d) > 0 {
-		t.Fatalf("declined: %+v", d)
+		t.Fatalf("declined: %+v, want none", d)
 	}
 	evicted := 0
 	for i := range many {
 		evicted += len(got[contract.Decline](h, job.Peer(fmt.Sprintf("s%02d", i))))
 	}
 	if v := h.core.View(); evicted != 1 || v.Queued != worker.MaxQueued {
-		t.Fatalf("%d evicted, %d wait", evicted, v.Queued)
+		t.Fatalf("%d evicted, %d wait, want 1 and %v", evicted, v.Queued, worker.MaxQueued)
 	}
 	// A scheduler with as many offers as the others gets no more room.
 	for i := range uint64(contract.MaxOffers) {
 		h.says(bob, theirs(8, 2+i, 2+i, gpus(1)))
 	}
 	if v := h.core.View(); v.Queued != worker.MaxQueued {
-		t.Fatalf("%d wait", v.Queued)
+		t.Fatalf("%d wait, want %v", v.Queued, worker.MaxQueued)
 	}
 	if d := got[contract.Decline](h, bob); len(d) < 1 || len(d) > 2 {
-		t.Fatalf("%d of its own declined", len(d))
+		t.Fatalf("%d of its own declined, want at least 1 and at most 2", len(d))
 	}
 }

@@ -98,7 +98,7 @@ func TestNothingIsHeldBackForAUserAtTheLimit(t *testing.T) {
 	r.untilKept(first)
 	r.says(amy, waits(11, "bea", gpus(1), time.Minute))
 	if got := got[contract.Commit](r.host, amy); len(got) != 0 {
-		t.Fatalf("committed %+v, but what is free is held back for the first offer", got)
+		t.Fatalf("committed %+v, but what is free is held back for the first offer, want none", got)
 	}
 	r.says(amy, waits(12, "ada", cpu, time.Second))
 	commits := got[contract.Commit](r.host, amy)
@@ -159,7 +159,7 @@ func TestLimitsAreTold(t *testing.T) {
 		t.Errorf("declined %+v", d)
 	}
 	if got := told(); got.PerUser[contract.LimitGPUs] != 1 {
-		t.Errorf("told %+v after the change", got)
+		t.Errorf("told %+v after the change, want PerUser[contract.LimitGPUs] 1", got)
 	}
 	r.round(worker.LimitsChanged{Limits: limits(t, map[string]string{"per_user.gpus": "1"}), Priorities: cfg.Priorities})
 	if again := got[contract.Hello](r.host, amy); len(again) > 0 {
@@ -191,7 +191,7 @@ func TestStartOfAnotherUser(t *testing.T) {
 	m := start(1, attempt(1, 1), r.s, cpu)
 	m.User = "mallory"
 	if e := r.says(amy, m); len(e.Start) != 0 {
-		t.Fatalf("started %+v", e.Start)
+		t.Fatalf("started %+v, want none", e.Start)
 	}
 }
 

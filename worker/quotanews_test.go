@@ -80,7 +80,7 @@ func TestEndOfAReservationIsTold(t *testing.T) {
 			r.says(amy, offer(1, attempt(1, 1), cpu))
 			r.says(amy, offer(2, attempt(2, 1), cpu))
 			if d := one[contract.Decline](r.host, amy); d.Reason.Word != job.ReasonQuota {
-				t.Fatalf("decline = %+v", d)
+				t.Fatalf("decline = %+v, want Reason.Word %v", d, job.ReasonQuota)
 			}
 			r.pass(time.Second)
 			r.wantTold(amy)
@@ -99,7 +99,7 @@ func TestEveryRefusedSchedulerIsTold(t *testing.T) {
 	r.owner(bob, 8)
 	r.says(bob, theirs(8, 1, 1, cpu))
 	if d := one[contract.Decline](r.host, bob); d.Reason.Word != job.ReasonQuota {
-		t.Fatalf("decline = %+v", d)
+		t.Fatalf("decline = %+v, want Reason.Word %v", d, job.ReasonQuota)
 	}
 	r.says(bob, contract.Release{Offer: 99})
 	r.pass(time.Second)
@@ -111,7 +111,7 @@ func TestEveryRefusedSchedulerIsTold(t *testing.T) {
 	r.wantTold(amy)
 	r.round(exited(a, 0))
 	if n := r.told(amy); len(n) != 0 {
-		t.Fatalf("told of %v too soon after the last Availability", n)
+		t.Fatalf("told of %v too soon after the last Availability, want none", n)
 	}
 	r.pass(100 * time.Millisecond)
 	r.wantTold(amy, "ada")
@@ -125,7 +125,7 @@ func TestRefusalsAreForgottenWithTheSession(t *testing.T) {
 	r.pass(time.Second)
 	r.wantTold(amy)
 	if n := worker.Refusals(r.core); n != 0 {
-		t.Fatalf("%d refusals are kept", n)
+		t.Fatalf("%d refusals are kept, want 0", n)
 	}
 }
 
@@ -154,17 +154,17 @@ func TestManyUsersAreToldInTurn(t *testing.T) {
 	for range 3 {
 		a := one[contract.Availability](r.host, amy)
 		if len(a.UnderQuota) > contract.MaxUnderQuota {
-			t.Fatalf("%d names in one message", len(a.UnderQuota))
+			t.Fatalf("%d names in one message, want at most %v", len(a.UnderQuota), contract.MaxUnderQuota)
 		}
 		names = append(names, a.UnderQuota...)
 		r.pass(100 * time.Millisecond)
 	}
 	slices.Sort(names)
 	if names = slices.Compact(names); len(names) != users || r.now.Boot.Sub(began) > time.Second {
-		t.Fatalf("told of %d users in %v", len(names), r.now.Boot.Sub(began))
+		t.Fatalf("told of %d users in %v, want %v and at most %v", len(names), r.now.Boot.Sub(began), users, time.Second)
 	}
 	if a := got[contract.Availability](r.host, amy); len(a) > 0 {
-		t.Fatalf("told without a change: %+v", a)
+		t.Fatalf("told without a change: %+v, want none", a)
 	}
 }
 
@@ -173,7 +173,7 @@ func TestRefusalsAreBounded(t *testing.T) {
 	r := limited(t, map[string]string{"per_user.tasks": "1"})
 	r.refuseAll(worker.MaxRefusals + 10)
 	if n := worker.Refusals(r.core); n != worker.MaxRefusals {
-		t.Fatalf("%d refusals are kept", n)
+		t.Fatalf("%d refusals are kept, want %v", n, worker.MaxRefusals)
 	}
 	clear(r.sent)
 	r.round(worker.LimitsChanged{Limits: limits(t, nil)})
@@ -181,10 +181,10 @@ func TestRefusalsAreBounded(t *testing.T) {
 	names := r.told(amy)
 	slices.Sort(names)
 	if len(names) != worker.MaxRefusals || names[0] != "u00010" {
-		t.Fatalf("told of %d, the first %s", len(names), names[0])
+		t.Fatalf(`told of %d, the first %s, want %v and "u00010"`, len(names), names[0], worker.MaxRefusals)
 	}
 	if n := worker.Refusals(r.core); n != 0 {
-		t.Fatalf("%d refusals are kept", n)
+		t.Fatalf("%d refusals are kept, want 0", n)
 	}
 }
 
@@ -196,7 +196,7 @@ func TestRefusedAgainIsKeptOnce(t *testing.T) {
 		clear(r.sent)
 	}
 	if n := worker.Refusals(r.core); n != 1 {
-		t.Fatalf("%d refusals are kept", n)
+		t.Fatalf("%d refusals are kept, want 1", n)
 	}
 }
 
@@ -212,7 +212,7 @@ func TestHighestPriorityGoesFirstUnderALimit(t *testing.T) {
 		t.Helper()
 		d := one[contract.Decline](r.host, p)
 		if d.Reason.Word != job.ReasonQuota {
-			t.Fatalf("decline %+v", d)
+			t.Fatalf("decline %+v, want Reason.Word %v", d, job.ReasonQuota)
 		}
 		return d.Reason.Detail
 	}
@@ -228,7 +228,7 @@ func TestHighestPriorityGoesFirstUnderALimit(t *testing.T) {
 	low.ID++
 	r.says(amy, low)
 	if why := refused(amy); !strings.Contains(why, "priority 90 of user ada") {
-		t.Errorf("declined: %s", why)
+		t.Errorf(`declined: %s, want "priority 90 of user ada" in it`, why)
 	}
 	high.ID++
 	r.says(bob, high)
@@ -238,7 +238,7 @@ func TestHighestPriorityGoesFirstUnderALimit(t *testing.T) {
 	low.ID++
 	r.says(amy, low)
 	if why := refused(amy); !strings.Contains(why, "holds 1 of at most 1") {
-		t.Errorf("declined: %s", why)
+		t.Errorf(`declined: %s, want "holds 1 of at most 1" in it`, why)
 	}
 	r.says(bob, contract.Release{Offer: c.Offer})
 	r.pass(time.Second)
@@ -264,6 +264,6 @@ func TestNobodyWaitsLongForTheHighestPriority(t *testing.T) {
 	r.taken("ada", cpu)
 	r.pass(2 * time.Second)
 	if n := worker.Refusals(r.core); n != 0 {
-		t.Errorf("%d refusals are kept", n)
+		t.Errorf("%d refusals are kept, want 0", n)
 	}
 }

@@ -33,7 +33,7 @@ func TestTurns(t *testing.T) {
 		at = until
 	}
 	if kept < 40*time.Hour {
-		t.Errorf("kept for %v in all", kept)
+		t.Errorf("kept for %v in all, want at least %v", kept, 40*time.Hour)
 	}
 }
 
@@ -77,7 +77,7 @@ func TestOneOfferHasTurns(t *testing.T) {
 		}
 	}
 	if got := h.committed(); len(got) > 0 {
-		t.Errorf("committed %v", got)
+		t.Errorf("committed %v, want none", got)
 	}
 }
 
@@ -159,7 +159,7 @@ func TestFirstTurnOfAGang(t *testing.T) {
 	small.Age = 0
 	h.says(amy, small)
 	if got := h.committed(); len(got) > 0 {
-		t.Errorf("committed %v", got)
+		t.Errorf("committed %v, want none", got)
 	}
 }
 
@@ -183,14 +183,14 @@ func TestSpareOffersHaveNoTurns(t *testing.T) {
 		h.begins(timed(id, gpus(1), 0), s)
 	}
 	if f := h.forecasts()[2]; f != (contract.Forecast{}) {
-		t.Errorf("forecast %+v of a spare offer", f)
+		t.Errorf("forecast %+v of a spare offer, want %v", f, (contract.Forecast{}))
 	}
 	spare.Spare = false
 	h.says(amy, spare)
 	h.untilKept(spare)
 	h.says(amy, timed(7, gpus(1), 0))
 	if got := h.committed(); len(got) > 0 {
-		t.Errorf("committed %v in the turn of another", got)
+		t.Errorf("committed %v in the turn of another, want none", got)
 	}
 	spare.Spare = true // its scheduler has another host keep what is free
 	h.says(amy, spare)

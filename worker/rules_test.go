@@ -84,7 +84,7 @@ func TestR2EpochIsOnDiskBeforeAnythingIsDone(t *testing.T) {
 	h.jump(time.Second)
 	e = h.round()
 	if h.claims[group].Epoch != epoch(5) || len(e.Extend) != 1 {
-		t.Fatalf("after the disk is back: epoch %v, extended %v", h.claims[group], e.Extend)
+		t.Fatalf("after the disk is back: epoch %v, extended %v, want Epoch %v and 1 of them", h.claims[group], e.Extend, epoch(5))
 	}
 	// The epoch survives a restart.
 	h.boot(worker.DriverEvent{Attempt: attempt(1, 1), Kind: worker.DriverStarted, PID: 42})
@@ -103,7 +103,7 @@ func TestR3DeadlineCountsFromTheRequest(t *testing.T) {
 	h.pass(contract.RenewEvery)
 	r := one[contract.Renew](h, amy)
 	if !slices.Equal(r.Live, []job.Attempt{attempt(1, 1)}) || r.Session != s || r.Store != store {
-		t.Fatalf("renew = %+v", r)
+		t.Fatalf("renew = %+v, want Live %v, Session %v and Store %v", r, []job.Attempt{attempt(1, 1)}, s, store)
 	}
 	h.jump(20 * time.Second) // the answer is slow
 	e := h.says(amy, answerTo(r, 1, true))
@@ -151,7 +151,7 @@ func TestR4LapsedAttemptIsNotExtended(t *testing.T) {
 	}
 	h.jump(30 * time.Second)
 	if e = h.says(amy, answerTo(rs[0], 1, true)); len(e.Extend) > 0 {
-		t.Fatalf("a lapsed deadline was moved: %v", e.Extend)
+		t.Fatalf("a lapsed deadline was moved: %v, want none", e.Extend)
 	}
 }
 
@@ -161,7 +161,7 @@ func TestR6TombstoneIsOnDiskBeforeTheAnswer(t *testing.T) {
 	h.failing = true
 	h.says(amy, contract.Query{Attempt: attempt(1, 1), Group: group, Epoch: epoch(1), Store: store})
 	if ev := got[contract.Event](h, amy); len(ev) > 0 {
-		t.Fatalf("answered %+v without a tombstone on disk", ev)
+		t.Fatalf("answered %+v without a tombstone on disk, want none", ev)
 	}
 	h.failing = false
 	h.jump(time.Second)
@@ -186,7 +186,7 @@ func TestR6TombstoneIsOnDiskBeforeTheAnswer(t *testing.T) {
 	}
 	h.says(amy, contract.Ack{Attempt: attempt(1, 1), N: 1})
 	if len(h.records) > 0 {
-		t.Fatalf("acknowledged, but kept: %v", h.records)
+		t.Fatalf("acknowledged, but kept: %v, want none", h.records)
 	}
 }
 
@@ -223,7 +223,7 @@ func TestR7AcknowledgedAttemptIsNotBegunAgain(t *testing.T) {
 	h.round(exited(attempt(1, 1), 0))
 	e := h.says(amy, contract.Ack{Attempt: attempt(1, 1), N: 4})
 	if !slices.Equal(e.Forget, []job.Attempt{attempt(1, 1)}) || len(h.records) > 0 {
-		t.Fatalf("acknowledged, but kept: %v, forgotten %v", h.records, e.Forget)
+		t.Fatalf("acknowledged, but kept: %v, forgotten %v, want %v and none", h.records, e.Forget, []job.Attempt{attempt(1, 1)})
 	}
 	if e = h.says(amy, start(1, attempt(1, 1), s, cpu)); len(e.Start) > 0 {
 		t.Fatal("started again")
@@ -241,7 +241,7 @@ func TestR8NewOwnerFindsWhatRuns(t *testing.T) {
 	h.wantStates(bob, job.Starting, job.Running)
 	r := one[contract.Renew](h, bob)
 	if !slices.Equal(r.Live, []job.Attempt{attempt(1, 1)}) {
-		t.Fatalf("renew = %+v", r)
+		t.Fatalf("renew = %+v, want Live %v", r, []job.Attempt{attempt(1, 1)})
 	}
 	h.says(bob, contract.Query{Attempt: attempt(1, 1), Group: group, Epoch: epoch(2), Store: store})
 	h.wantStates(bob, job.Running)
@@ -390,6 +390,6 @@ func TestStartWaitsForTheRenewalOfItsCommit(t *testing.T) {
 	h.says(amy, m)
 	h.pass(6 * time.Second)
 	if r := h.records[attempt(1, 1)]; r.Phase != contract.PhaseRefused {
-		t.Fatalf("record = %+v", r)
+		t.Fatalf("record = %+v, want Phase %v", r, contract.PhaseRefused)
 	}
 }

@@ -84,7 +84,7 @@ func TestR5StartOfAnotherSessionIsRefused(t *testing.T) {
 		t.Fatal("a start of another session was not refused")
 	}
 	if f := h.core.View().Free; f.CPUs != 8 {
-		t.Fatalf("the refused attempt still holds something: %+v", f)
+		t.Fatalf("the refused attempt still holds something: %+v, want CPUs 8", f)
 	}
 }
 
@@ -137,7 +137,7 @@ func TestR5RenewedOfAnotherSessionIsNoLease(t *testing.T) {
 	h.says(amy, answerTo(r, 1, true))
 	h.says(amy, offer(1, attempt(1, 1), cpu))
 	if c := one[contract.Commit](h, amy); c.Session != 0 {
-		t.Fatalf("session %v is live", c.Session)
+		t.Fatalf("session %v is live, want 0", c.Session)
 	}
 }
 

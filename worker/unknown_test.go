@@ -23,14 +23,14 @@ func TestUnknownIsGivenToNobody(t *testing.T) {
 		h.round(statusOf(gpu.Status{Health: gpu.Healthy}))
 		h.round(statusOf(s))
 		if free := h.core.View().Free.GPUs; len(free) != 1 || free[0].UUID != "GPU-b" {
-			t.Errorf("%s: free = %+v", name, free)
+			t.Errorf(`%s: free = %+v, want 1 of them and [0].UUID "GPU-b"`, name, free)
 		}
 		if why := quarantine(h); !strings.Contains(why, s.Detail) {
-			t.Errorf("%s: reason %q", name, why)
+			t.Errorf("%s: reason %q, want %v in it", name, why, s.Detail)
 		}
 		h.round(statusOf(gpu.Status{Health: gpu.Healthy}))
 		if free := h.core.View().Free.GPUs; len(free) != 2 {
-			t.Errorf("%s: not free again: %+v", name, free)
+			t.Errorf("%s: not free again: %+v, want 2 of them", name, free)
 		}
 	}
 }
@@ -40,7 +40,7 @@ func TestUnknownIsNotSaved(t *testing.T) {
 	h.round(statusOf(unknowns["no answer"]))
 	h.boot()
 	if why := quarantine(h); why != "" {
-		t.Errorf("a restart keeps %q, which is not known any more", why)
+		t.Errorf("a restart keeps %q, which is not known any more, want none", why)
 	}
 }
 
@@ -72,7 +72,7 @@ func TestOldErrorsAreNotNewAfterUnknown(t *testing.T) {
 		h.round(statusOf(s))
 		h.round(old)
 		if why := quarantine(h); why != "" {
-			t.Errorf("%s: old errors count as new: %q", name, why)
+			t.Errorf("%s: old errors count as new: %q, want none", name, why)
 		}
 		h.round(statusOf(gpu.Status{Health: gpu.Healthy, ECC: 4}))
 		if why := quarantine(h); !strings.Contains(why, "1 uncorrectable") {
@@ -94,7 +94,7 @@ func TestMemoryOfATaskIsNotBackWhileUnknown(t *testing.T) {
 		h.pass(time.Minute)
 		h.round(statusOf(gpu.Status{Health: gpu.Healthy}))
 		if v := h.core.View(); len(v.Free.GPUs) != 2 || len(v.Quarantined) != 0 {
-			t.Errorf("%s: not free once the driver answers: %+v", name, v)
+			t.Errorf("%s: not free once the driver answers: %+v, want 2 Free.GPUs and no Quarantined", name, v)
 		}
 	}
 }

@@ -44,21 +44,21 @@ func (h *host) commits(want int) {
 func TestOffersWaitForTheLookupOfTheirUser(t *testing.T) {
 	h := inn(t)
 	if who := h.asks(1, "ada"); !slices.Equal(who, []string{"ada"}) {
-		t.Fatalf("looked up: %v", who)
+		t.Fatalf("looked up: %v, want %v", who, []string{"ada"})
 	}
 	if who := h.asks(2, "ada"); len(who) != 0 {
-		t.Fatalf("looked up again: %v", who)
+		t.Fatalf("looked up again: %v, want none", who)
 	}
 	h.commits(0)
 	h.finds("ada", worker.Present)
 	h.commits(2)
 	if who := h.asks(3, "ada"); len(who) != 0 {
-		t.Fatalf("looked up again: %v", who)
+		t.Fatalf("looked up again: %v, want none", who)
 	}
 	h.commits(1)
 	h.pass(time.Hour)
 	if who := h.asks(4, "ada"); !slices.Equal(who, []string{"ada"}) {
-		t.Fatalf("after an hour looked up: %v", who)
+		t.Fatalf("after an hour looked up: %v, want %v", who, []string{"ada"})
 	}
 	h.commits(1) // what was known counts meanwhile
 }
@@ -71,19 +71,19 @@ func TestOffersForUsersWithoutAnAccount(t *testing.T) {
 		t.Fatalf("decline = %+v", d)
 	}
 	if who := h.asks(2, "ada"); len(who) != 0 {
-		t.Fatalf("looked up again: %v", who)
+		t.Fatalf("looked up again: %v, want none", who)
 	}
 	if d := one[contract.Decline](h, amy); !d.NoUser {
 		t.Fatalf("decline = %+v", d)
 	}
 	h.pass(time.Minute) // the account is made
 	if who := h.asks(3, "ada"); !slices.Equal(who, []string{"ada"}) {
-		t.Fatalf("after a minute looked up: %v", who)
+		t.Fatalf("after a minute looked up: %v, want %v", who, []string{"ada"})
 	}
 	h.finds("ada", worker.Present)
 	h.commits(1)
 	if d := got[contract.Decline](h, amy); len(d) != 0 {
-		t.Fatalf("declines = %+v", d)
+		t.Fatalf("declines = %+v, want none", d)
 	}
 }
 
@@ -94,7 +94,7 @@ func TestSlowLookups(t *testing.T) {
 	h.pass(time.Second)
 	h.commits(1)
 	if who := h.asks(2, "ada"); len(who) != 0 {
-		t.Fatalf("looked up twice at a time: %v", who)
+		t.Fatalf("looked up twice at a time: %v, want none", who)
 	}
 	h.commits(1)
 	full := offer(3, attempt(3, 1), job.Resources{CPUs: 1000})
@@ -108,7 +108,7 @@ func TestSlowLookups(t *testing.T) {
 	h.finds("bob", worker.Unknown)
 	h.commits(1)
 	if who := h.asks(5, "bob"); len(who) != 0 {
-		t.Fatalf("looked up again at once: %v", who)
+		t.Fatalf("looked up again at once: %v, want none", who)
 	}
 	h.commits(1)
 }
@@ -121,7 +121,7 @@ func TestLookupsOfOffersThatAreGone(t *testing.T) {
 	h.says(amy, contract.Release{Offer: 1})
 	h.finds("ada", worker.Present)
 	if m := one[contract.Commit](h, amy); m.Offer != 2 {
-		t.Fatalf("commit = %+v", m)
+		t.Fatalf("commit = %+v, want Offer 2", m)
 	}
 	h.asks(3, "bob")
 	h.round(worker.Down{Peer: amy})
@@ -154,7 +154,7 @@ func TestLookupsAreBounded(t *testing.T) {
 		t.Errorf("%d were looked up at a time, want at most %d", most, worker.MaxLookUps)
 	}
 	if n := worker.Residents(h.core); n > 4096 {
-		t.Errorf("%d users are remembered", n)
+		t.Errorf("%d users are remembered, want at most 4096", n)
 	}
 	h.pass(time.Minute)
 	h.sent = map[job.Peer][]contract.ToScheduler{}
@@ -228,7 +228,7 @@ func TestMadeUpUsersDisplaceNoOthers(t *testing.T) {
 	}
 	for n := range uint64(50) {
 		if who := h.asks(100+n, fmt.Sprint("ada", n)); len(who) != 0 {
-			t.Fatalf("looked up again: %v", who)
+			t.Fatalf("looked up again: %v, want none", who)
 		}
 		if d := one[contract.Decline](h, amy); !d.NoUser {
 			t.Fatalf("decline = %+v", d)

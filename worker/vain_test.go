@@ -49,7 +49,7 @@ func TestGangGetsBackWhatNobodyWants(t *testing.T) {
 	m.ID++
 	h.says(amy, m)
 	if c := one[contract.Commit](h, amy); c.Offer != m.ID {
-		t.Fatalf("commit %+v", c)
+		t.Fatalf("commit %+v, want Offer %v", c, m.ID)
 	}
 }
 
@@ -107,7 +107,7 @@ func TestGangsAndOthersTakeTurns(t *testing.T) {
 		h.says(amy, contract.Release{Offer: gang.ID})
 		c := one[contract.Commit](h, amy)
 		if c.Offer != runs.ID {
-			t.Fatalf("commit %+v", c)
+			t.Fatalf("commit %+v, want Offer %v", c, runs.ID)
 		}
 		other.ID, other.Attempt = n+1000, attempt(n+1000, 1)
 		gang.ID++
@@ -121,7 +121,7 @@ func TestGangsAndOthersTakeTurns(t *testing.T) {
 		h.says(amy, contract.Release{Offer: other.ID})
 	}
 	if won[true] < 15 || won[false] < 15 {
-		t.Errorf("the gang got the place %d times, the single task %d times", won[true], won[false])
+		t.Errorf("the gang got the place %d times, the single task %d times, want at least 15 and at least 15", won[true], won[false])
 	}
 }
 

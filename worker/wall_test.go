@@ -108,15 +108,15 @@ func TestDrainDeadlineWhenTheClockIsSet(t *testing.T) {
 		h.set(by)
 		h.jump(59 * time.Second)
 		if e := h.round(); len(e.Stop) > 0 {
-			t.Fatalf("stopped before the deadline: %+v", e.Stop)
+			t.Fatalf("stopped before the deadline: %+v, want none", e.Stop)
 		}
 		h.jump(2 * time.Second)
 		if e := h.round(); len(e.Stop) != 1 {
-			t.Fatalf("stops = %+v after the deadline", e.Stop)
+			t.Fatalf("stops = %+v after the deadline, want 1 of them", e.Stop)
 		}
 		h.jump(24 * time.Hour) // once
 		if e := h.round(); len(e.Stop) > 0 {
-			t.Fatalf("stopped again: %+v", e.Stop)
+			t.Fatalf("stopped again: %+v, want none", e.Stop)
 		}
 	})
 }
@@ -130,12 +130,12 @@ func TestDrainHasOneDeadline(t *testing.T) {
 	h.round(worker.Drain{On: true, Deadline: h.now.Wall.Add(time.Hour)})
 	h.jump(2 * time.Minute)
 	if e := h.round(); len(e.Stop) > 0 {
-		t.Fatalf("stopped at a deadline that was moved: %+v", e.Stop)
+		t.Fatalf("stopped at a deadline that was moved: %+v, want none", e.Stop)
 	}
 	h.round(worker.Drain{On: true, Deadline: h.now.Wall.AddDate(5000, 0, 0)})
 	h.jump(time.Hour)
 	if e := h.round(); len(e.Stop) > 0 {
-		t.Fatalf("stopped 5000 years early: %+v", e.Stop)
+		t.Fatalf("stopped 5000 years early: %+v, want none", e.Stop)
 	}
 }
 
@@ -156,7 +156,7 @@ func TestQuarantineOfAGPUWhenTheClockIsSet(t *testing.T) {
 		h.pass(2 * time.Second)
 		h.round(healthy)
 		if why := quarantine(h); why != "" {
-			t.Fatalf("still in quarantine: %q", why)
+			t.Fatalf("still in quarantine: %q, want none", why)
 		}
 	})
 }
@@ -178,7 +178,7 @@ func TestPauseOfAHostWhenTheClockIsSet(t *testing.T) {
 		r.pass(2 * time.Second)
 		r.round()
 		if why := r.closed(); why != "" {
-			t.Fatalf("the pause goes on: %s", why)
+			t.Fatalf("the pause goes on: %s, want none", why)
 		}
 	})
 }
@@ -205,7 +205,7 @@ func TestQuarantineOfAMissingGPUWhenTheClockIsSet(t *testing.T) {
 		h.pass(2 * time.Second)
 		h.round(statusOf(gpu.Status{Health: gpu.Healthy}))
 		if why := quarantine(h); why != "" {
-			t.Fatalf("still in quarantine: %q", why)
+			t.Fatalf("still in quarantine: %q, want none", why)
 		}
 	})
 }

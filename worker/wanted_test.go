@@ -39,7 +39,7 @@ func TestSessionIsWantedWhileAnAttemptLives(t *testing.T) {
 	h.wantSessions(nil, nil)
 	h.says(amy, contract.Ack{Attempt: b, N: 4})
 	if len(h.records) > 0 {
-		t.Fatalf("kept %+v", h.records)
+		t.Fatalf("kept %+v, want none", h.records)
 	}
 	h.wantSessions(nil, []job.Peer{amy})
 	// A tombstone must be reported, too.
@@ -93,7 +93,7 @@ func TestRestartedWorkerRenewsItsLeases(t *testing.T) {
 	h.meet(amy, 2) // the session that it wanted
 	h.pass(contract.RenewEvery)
 	if e := h.says(amy, answerTo(one[contract.Renew](h, amy), 2, true)); len(e.Extend) != 1 {
-		t.Fatalf("extended %v", e.Extend)
+		t.Fatalf("extended %v, want 1 of them", e.Extend)
 	}
 }
 
@@ -119,7 +119,7 @@ func TestOwnerIsNotDisplacedUnderItsEpoch(t *testing.T) {
 	h.says(mallory, contract.Owns{Groups: []contract.GroupEpoch{{Group: group, Epoch: epoch(1)}}})
 	h.wantSessions(nil, nil)
 	if n := len(got[contract.Event](h, mallory)) + len(got[contract.Renew](h, mallory)); n > 0 {
-		t.Fatalf("it was sent %d messages", n)
+		t.Fatalf("it was sent %d messages, want 0", n)
 	}
 	h.says(mallory, contract.Ack{Attempt: a, Group: group, Epoch: epoch(1), N: 4})
 	if _, kept := h.records[a]; !kept {

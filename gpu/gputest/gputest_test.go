@@ -21,7 +21,7 @@ func TestDriverReportsWhatTestSets(t *testing.T) {
 	d.SetStatus(gpu.Status{UUID: "GPU-1", Health: gpu.Unhealthy, Detail: "Xid 79"})
 	s, err := d.Status(t.Context())
 	if err != nil || s[0].Health != gpu.Healthy || s[1].Detail != "Xid 79" {
-		t.Errorf("status %v, %v", s, err)
+		t.Errorf(`status %v, %v, want no error, [0].Health %v and [1].Detail "Xid 79"`, s, err, gpu.Healthy)
 	}
 	faults, err := d.Faults(t.Context())
 	if err != nil {
@@ -31,16 +31,16 @@ func TestDriverReportsWhatTestSets(t *testing.T) {
 		t.Fatal(err)
 	}
 	if f := <-faults; f.Code != 79 {
-		t.Errorf("fault %v", f)
+		t.Errorf("fault %v, want Code 79", f)
 	}
 	broken := errors.New("broken")
 	d.Fail(broken)
 	if _, err := d.List(t.Context()); !errors.Is(err, broken) {
-		t.Errorf("List: %v", err)
+		t.Errorf("List: %v, want broken", err)
 	}
 	d.Fail(nil)
 	d.Set()
 	if devices, err := d.List(t.Context()); err != nil || len(devices) != 0 {
-		t.Errorf("List: %v, %v", devices, err)
+		t.Errorf("List: %v, %v, want no error and none", devices, err)
 	}
 }

@@ -34,7 +34,7 @@ func TestXids(t *testing.T) {
 		}
 	}
 	if f := Xid("", 79, now); f.Text != "xid 79 (fallen off the bus)" {
-		t.Errorf("%q", f.Text)
+		t.Errorf(`%q, want "xid 79 (fallen off the bus)"`, f.Text)
 	}
 }
 
@@ -103,7 +103,7 @@ func TestNodes(t *testing.T) {
 		t.Errorf("%v, want %v", got, want)
 	}
 	if got := NewKernel(host(t, true, false)).Nodes(3); !slices.Equal(got, want[:3]) {
-		t.Errorf("before the module for memory is loaded: %v", got)
+		t.Errorf("before the module for memory is loaded: %v, want %v", got, want[:3])
 	}
 	want = []gpu.Node{{Path: "/dev/nvidia-caps/nvidia-cap147", Major: 507, Minor: 147}, {Path: "/dev/nvidia-caps/nvidia-cap149", Major: 507, Minor: 149}}
 	if got, err := NewKernel(root).Capabilities(1, 1, 1); err != nil || !slices.Equal(got, want) {
@@ -146,10 +146,10 @@ func TestClosedDeviceFiles(t *testing.T) {
 	}
 	// Before the driver is loaded, the GPUs are closed to tasks that will be there when it is.
 	if got := NewKernel(host(t, false, false)).Grant(nil).Closed; len(got) != 1 || got[0].Major != 195 || len(got[0].Open) > 0 {
-		t.Errorf("without a driver: %v", got)
+		t.Errorf("without a driver: %v, want 1 of them, [0].Major 195 and no [0].Open", got)
 	}
 	if got := NewKernel(filepath.Join(root, "nothing")).Grant(nil).Closed; len(got) != 1 || got[0].Major != 195 {
-		t.Errorf("without /proc: %v", got)
+		t.Errorf("without /proc: %v, want 1 of them and [0].Major 195", got)
 	}
 }
 

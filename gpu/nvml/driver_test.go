@@ -41,7 +41,7 @@ func TestNoDriverIsLoggedOnce(t *testing.T) {
 		for range 100 {
 			mustList(t, d, 0)
 			if got := health(t, d); got != "" {
-				t.Fatalf("status %q", got)
+				t.Fatalf("status %q, want none", got)
 			}
 		}
 		if p.starts != 1 || lines(log) != 1 || !strings.Contains(log.String(), "level=INFO") || !strings.Contains(log.String(), "libnvidia-ml.so.1") {
@@ -68,23 +68,23 @@ func TestHungChildIsKilledAndRestarted(t *testing.T) {
 		mustList(t, d, 2)
 		asked := time.Now()
 		if got := health(t, d); got != "unknown unknown" {
-			t.Errorf("a hung driver: %s", got)
+			t.Errorf(`a hung driver: %s, want "unknown unknown"`, got)
 		}
 		if took := time.Since(asked); took != 5*time.Second {
-			t.Errorf("gave up after %s", took)
+			t.Errorf("gave up after %s, want %v", took, 5*time.Second)
 		}
 		if got := health(t, d); got != "unknown unknown" || p.starts != 1 {
-			t.Errorf("during the pause: %s, %d children", got, p.starts)
+			t.Errorf(`during the pause: %s, %d children, want "unknown unknown" and 1`, got, p.starts)
 		}
 		if _, err := d.List(t.Context()); !errors.Is(err, errSlow) {
-			t.Errorf("List of a driver that broke: %v", err)
+			t.Errorf("List of a driver that broke: %v, want errSlow", err)
 		}
 		if lines(log) != 1 || !strings.Contains(log.String(), "level=WARN") {
 			t.Errorf("log: %s", log)
 		}
 		time.Sleep(minPause)
 		if got := health(t, d); got != "healthy healthy" || p.starts != 2 {
-			t.Errorf("after the pause: %s, %d children", got, p.starts)
+			t.Errorf(`after the pause: %s, %d children, want "healthy healthy" and 2`, got, p.starts)
 		}
 		if lines(log) != 2 || !strings.Contains(log.String(), "answers again") {
 			t.Errorf("log: %s", log)
@@ -99,7 +99,7 @@ func TestPauseGrowsWhileChildCrashes(t *testing.T) {
 		d, log := stage(t, p)
 		_, err := d.List(t.Context())
 		if !errors.Is(err, errEnded) || !strings.Contains(err.Error(), "last words") {
-			t.Errorf("List: %v", err)
+			t.Errorf(`List: %v, want errEnded and "last words" in it`, err)
 		}
 		if _, err := d.Status(t.Context()); err == nil {
 			t.Error("Status without any list: no error")
@@ -111,7 +111,7 @@ func TestPauseGrowsWhileChildCrashes(t *testing.T) {
 			}
 		}
 		if p.starts < 55 || p.starts > 70 {
-			t.Errorf("%d children in an hour", p.starts)
+			t.Errorf("%d children in an hour, want at least 55 and at most 70", p.starts)
 		}
 		if lines(log) != 1 {
 			t.Errorf("log: %s", log)
@@ -127,14 +127,14 @@ func TestNoNewChildBeforeKilledOneHasEnded(t *testing.T) {
 		mustList(t, d, 2)
 		for range 10 {
 			if got := health(t, d); got != "unknown unknown" || p.starts != 1 {
-				t.Fatalf("%s, %d children", got, p.starts)
+				t.Fatalf(`%s, %d children, want "unknown unknown" and 1`, got, p.starts)
 			}
 			time.Sleep(time.Minute)
 		}
 		close(p.mayEnd)
 		synctest.Wait()
 		if got := health(t, d); got != "healthy healthy" || p.starts != 2 {
-			t.Errorf("%s, %d children", got, p.starts)
+			t.Errorf(`%s, %d children, want "healthy healthy" and 2`, got, p.starts)
 		}
 	})
 }
@@ -153,7 +153,7 @@ func TestCallerThatGivesUpIsNotChildsFault(t *testing.T) {
 		for range 5 {
 			ctx, stop := context.WithTimeout(t.Context(), time.Second)
 			if _, err := d.List(ctx); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("List: %v", err)
+				t.Errorf("List: %v, want context.DeadlineExceeded", err)
 			}
 			stop()
 			time.Sleep(10 * time.Second)
@@ -184,10 +184,10 @@ func TestLateAnswerIsDropped(t *testing.T) {
 		ctx, stop := context.WithTimeout(t.Context(), time.Second)
 		defer stop()
 		if _, err := d.List(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("List: %v", err)
+			t.Errorf("List: %v, want context.DeadlineExceeded", err)
 		}
 		if got := health(t, d); got != "healthy healthy" || p.starts != 1 {
-			t.Errorf("%s, %d children", got, p.starts)
+			t.Errorf(`%s, %d children, want "healthy healthy" and 1`, got, p.starts)
 		}
 	})
 }
@@ -219,7 +219,7 @@ func TestSlowStart(t *testing.T) {
 		ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
 		defer stop()
 		if _, err := d.List(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("List: %v", err)
+			t.Errorf("List: %v, want context.DeadlineExceeded", err)
 		}
 		mustList(t, d, 2)
 		time.Sleep(time.Hour) // much longer than the start timeout
@@ -234,7 +234,7 @@ func TestSlowStart(t *testing.T) {
 		d, _ := stage(t, p)
 		asked := time.Now()
 		if _, err := d.List(t.Context()); !errors.Is(err, errSlow) || time.Since(asked) != time.Minute {
-			t.Errorf("List: %v after %s", err, time.Since(asked))
+			t.Errorf("List: %v after %s, want errSlow and %v", err, time.Since(asked), time.Minute)
 		}
 	})
 }
@@ -252,10 +252,10 @@ func TestDriverThatDisappearsIsAnError(t *testing.T) {
 		_, _ = d.List(t.Context()) // finds that the child has ended
 		time.Sleep(time.Minute)
 		if devices, err := d.List(t.Context()); !errors.Is(err, errNone) {
-			t.Errorf("List: %v, %v", devices, err)
+			t.Errorf("List: %v, %v, want errNone", devices, err)
 		}
 		if got := health(t, d); got != "unknown unknown" {
-			t.Errorf("status %s", got)
+			t.Errorf(`status %s, want "unknown unknown"`, got)
 		}
 	})
 }
@@ -282,13 +282,13 @@ func TestCloseEndsAHungCall(t *testing.T) {
 			close(ended)
 		}()
 		if err := <-failed; !errors.Is(err, gpu.ErrClosed) {
-			t.Errorf("Status: %v", err)
+			t.Errorf("Status: %v, want gpu.ErrClosed", err)
 		}
 		if _, open := <-faults; open {
 			t.Error("a fault after Close")
 		}
 		if <-ended; time.Since(began) != 2*endStep {
-			t.Errorf("Close took %s", time.Since(began))
+			t.Errorf("Close took %s, want %v", time.Since(began), 2*endStep)
 		}
 	})
 }
@@ -305,7 +305,7 @@ func TestConfig(t *testing.T) {
 	}
 	defer d.Close()
 	if _, err := d.List(t.Context()); err == nil || !strings.Contains(err.Error(), "/nonexistent/muster") {
-		t.Errorf("List: %v", err)
+		t.Errorf(`List: %v, want an error and "/nonexistent/muster" in it`, err)
 	}
 	cfg.Timeout = 0
 	if cfg.Validate() == nil {

@@ -39,7 +39,7 @@ func TestFaultsContinueWithNextChild(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		if p.starts != 3 {
-			t.Errorf("%d children", p.starts)
+			t.Errorf("%d children, want 3", p.starts)
 		}
 		stop()
 		if f, open := <-faults; open {

@@ -159,7 +159,7 @@ func TestListedCardSurvivesEachFailure(t *testing.T) {
 			c := eventful(m)
 			before, notes, err := c.list()
 			if err != nil || len(notes) > 0 {
-				t.Fatal(notes, err)
+				t.Fatalf("got %v, %v, want no error and none", notes, err)
 			}
 			g.fail(m, m.devices[g.of], inst, ret)
 			after, notes, err := c.list()
@@ -255,7 +255,7 @@ func TestStatusWithEachFailure(t *testing.T) {
 			fail(m, ret)
 			statuses, err := c.status()
 			if err != nil || len(statuses) != 8 {
-				t.Errorf("%s fails with %s: %d statuses, %v", name, ret, len(statuses), err)
+				t.Errorf("%s fails with %s: %d statuses, %v, want no error and 8", name, ret, len(statuses), err)
 				continue
 			}
 			s := statuses[0]
@@ -270,7 +270,7 @@ func TestStatusWithEachFailure(t *testing.T) {
 			}
 			for _, other := range statuses[1:] {
 				if other.Health != gpu.Healthy {
-					t.Errorf("%s of a card fails with %s: another one is %s", name, ret, other.Health)
+					t.Errorf("%s of a card fails with %s: another one is %s, want %v", name, ret, other.Health, gpu.Healthy)
 				}
 			}
 		}

@@ -43,14 +43,14 @@ func TestSharesUnderMPS(t *testing.T) {
 	}
 	dir := runMPS(t)
 	if percent, memory, pipe := limits(share, whole); percent != "25" || memory != "0=10240M" || pipe != dir {
-		t.Errorf("a share under MPS: %q %q %q", percent, memory, pipe)
+		t.Errorf(`a share under MPS: %q %q %q, want "25", "0=10240M" and %v`, percent, memory, pipe, dir)
 	}
 	// If the task names no memory size, its share of the memory is that of the GPU.
 	if percent, memory, _ := limits(job.Resources{CPUs: 1, GPUShare: .5}, whole); percent != "50" || memory != "0=38146M" {
-		t.Errorf("half a GPU: %q %q", percent, memory)
+		t.Errorf(`half a GPU: %q %q, want "50" and "0=38146M"`, percent, memory)
 	}
 	if mounts := d.Grant([]gpu.Device{whole}, share).Engine.Mounts; !slices.Equal(mounts, []string{dir, "/dev/shm"}) {
-		t.Errorf("a container with a share gets %v", mounts)
+		t.Errorf("a container with a share gets %v, want %v", mounts, []string{dir, "/dev/shm"})
 	}
 	for name, c := range map[string]struct {
 		need    job.Resources
@@ -89,11 +89,11 @@ func TestMemoryOfShares(t *testing.T) {
 	share := job.Resources{CPUs: 1, GPUShare: .25, GPUMemory: 10 << 30}
 	want := []gpu.MemoryLimit{{PCI: "00000000:1B:00.0", Bytes: 10 << 30}}
 	if got := d.Grant([]gpu.Device{whole}, share).Memory; !slices.Equal(got, want) {
-		t.Errorf("a share: %v", got)
+		t.Errorf("a share: %v, want %v", got, want)
 	}
 	runMPS(t)
 	if got := d.Grant([]gpu.Device{whole}, share).Memory; !slices.Equal(got, want) {
-		t.Errorf("a share under MPS: %v", got)
+		t.Errorf("a share under MPS: %v, want %v", got, want)
 	}
 	for name, got := range map[string]gpu.Grant{
 		"a whole GPU": d.Grant([]gpu.Device{whole}, job.Resources{GPUs: 1}), "a MIG instance": d.Grant([]gpu.Device{mig}, share),

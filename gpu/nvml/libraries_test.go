@@ -27,7 +27,7 @@ func put(t *testing.T, path ...string) {
 func TestLibraries(t *testing.T) {
 	root := t.TempDir()
 	if got := holding(usual, root); len(got) != 0 {
-		t.Errorf("found %v where nothing is", got)
+		t.Errorf("found %v where nothing is, want none", got)
 	}
 	put(t, root, "usr/lib/wsl/lib/libcuda.so.1")
 	put(t, root, "run/opengl-driver/lib/libnvidia-ml.so.1")
@@ -42,7 +42,7 @@ func TestLibraries(t *testing.T) {
 		t.Errorf("of the variable: %v", got)
 	}
 	if got := Libraries([]string{without}); !slices.Equal(got, []string{without}) {
-		t.Errorf("given: %v", got)
+		t.Errorf("given: %v, want %v", got, []string{without})
 	}
 	cfg := Config{Libraries: func() []string { return []string{with, "/opt/driver"} }}
 	if got, want := cfg.environment(), []string{linkerPath + "=" + without + ":" + with + ":" + with + "::relative:/opt/driver"}; !slices.Equal(got, want) {
@@ -51,7 +51,7 @@ func TestLibraries(t *testing.T) {
 	t.Setenv(linkerPath, "")
 	cfg.Libraries = func() []string { return nil }
 	if got := cfg.environment(); len(got) != 0 {
-		t.Errorf("the child gets %v where there is nothing", got)
+		t.Errorf("the child gets %v where there is nothing, want none", got)
 	}
 }
 

@@ -18,7 +18,7 @@ func TestMPS(t *testing.T) {
 		}
 	}
 	if got := mpsPipe(); got != "" {
-		t.Errorf("nothing there, and MPS runs at %q", got)
+		t.Errorf("nothing there, and MPS runs at %q, want none", got)
 	}
 	says(fmt.Sprintf("%d\n", os.Getpid()))
 	if got := mpsPipe(); got != dir {
@@ -31,7 +31,7 @@ func TestMPS(t *testing.T) {
 	for _, text := range []string{fmt.Sprint(gone.Process.Pid), "", "-1", "0", "many"} {
 		says(text)
 		if got := mpsPipe(); got != "" {
-			t.Errorf("%q: MPS runs at %q", text, got)
+			t.Errorf("%q: MPS runs at %q, want none", text, got)
 		}
 	}
 }

@@ -89,7 +89,7 @@ func TestHardware(t *testing.T) {
 	}
 	if len(devices) == 0 {
 		if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "no NVIDIA driver") {
-			t.Errorf("%d lines in the log: %s", n, log)
+			t.Errorf(`%d lines in the log: %s, want 1 and String() "no NVIDIA driver" in it`, n, log)
 		}
 		t.Skipf("no GPU here: %s", d.none.why)
 	}
@@ -113,7 +113,7 @@ func TestHardware(t *testing.T) {
 func TestRealChildThatHangs(t *testing.T) {
 	d, log := testAgent(t, "hang", 200*time.Millisecond)
 	if _, err := d.List(t.Context()); !errors.Is(err, errSlow) {
-		t.Fatalf("List: %v", err)
+		t.Fatalf("List: %v, want errSlow", err)
 	}
 	select {
 	case <-d.reaped:
@@ -135,7 +135,7 @@ func TestRealChildThatDies(t *testing.T) {
 	}
 	defer d.Close()
 	if _, err := d.List(t.Context()); err == nil || !strings.Contains(err.Error(), "undefined symbol: nvmlFoo") || !strings.Contains(err.Error(), "127") {
-		t.Errorf("List: %v", err)
+		t.Errorf(`List: %v, want an error, "undefined symbol: nvmlFoo" in it and "127" in it`, err)
 	}
 }
 
@@ -146,7 +146,7 @@ func TestTailKeepsTheEnd(t *testing.T) {
 	}
 	fmt.Fprintln(tl, "the last words")
 	if s := tl.String(); !strings.HasSuffix(s, "the last words") || len(s) > tailBytes+20 {
-		t.Errorf("kept %d bytes: %s", len(s), s)
+		t.Errorf(`kept %d bytes: %s, want suffix "the last words" and at most %v`, len(s), s, tailBytes+20)
 	}
 }
 

@@ -34,15 +34,15 @@ func TestReleasedDriverHasNoChild(t *testing.T) {
 		}
 		for range 360 { // an hour of polls
 			if _, err := d.List(t.Context()); !errors.Is(err, gpu.ErrReleased) {
-				t.Fatalf("List: %v", err)
+				t.Fatalf("List: %v, want gpu.ErrReleased", err)
 			}
 			if _, err := d.Status(t.Context()); !errors.Is(err, gpu.ErrReleased) {
-				t.Fatalf("Status: %v", err)
+				t.Fatalf("Status: %v, want gpu.ErrReleased", err)
 			}
 			time.Sleep(10 * time.Second)
 		}
 		if err := d.Release(t.Context()); err != nil || p.starts != 1 {
-			t.Errorf("released again: %v, %d children", err, p.starts)
+			t.Errorf("released again: %v, %d children, want no error and 1", err, p.starts)
 		}
 		if err := d.Resume(t.Context()); err != nil {
 			t.Error(err)
@@ -63,15 +63,15 @@ func TestReleaseOfAChildThatCannotBeKilled(t *testing.T) {
 		began := time.Now()
 		for range 3 {
 			if err := d.Release(t.Context()); !errors.Is(err, errNotEnded) {
-				t.Errorf("Release: %v", err)
+				t.Errorf("Release: %v, want errNotEnded", err)
 			}
 		}
 		if took := time.Since(began); took != 3*closeWait {
-			t.Errorf("three tries took %s", took)
+			t.Errorf("three tries took %s, want %v", took, 3*closeWait)
 		}
 		began = time.Now()
 		if d.Close(); time.Since(began) > closeWait {
-			t.Errorf("Close took %s", time.Since(began))
+			t.Errorf("Close took %s, want at most %v", time.Since(began), closeWait)
 		}
 		close(p.mayEnd)
 	})

@@ -41,7 +41,7 @@ func TestDriverThatIsLoadedLaterIsFoundAtOnce(t *testing.T) {
 		mustList(t, d, 0)
 		time.Sleep(30 * time.Second)
 		if mustList(t, d, 0); p.starts != 1 {
-			t.Errorf("%d children on a host without a driver", p.starts)
+			t.Errorf("%d children on a host without a driver, want 1", p.starts)
 		}
 		load(t, d, "580", "0000:01:00.0")
 		mustList(t, d, 2)
@@ -141,13 +141,13 @@ func TestLostCardIsLookedFor(t *testing.T) {
 				time.Sleep(30 * time.Second)
 			}
 			if p.starts < 5 || p.starts > 15 {
-				t.Errorf("%s: %d children in an hour for a card that stays lost", name, p.starts)
+				t.Errorf("%s: %d children in an hour for a card that stays lost, want at least 5 and at most 15", name, p.starts)
 			}
 			p.scripts = []func(life){p.healthy}
 			time.Sleep(maxSkip)
 			mustList(t, d, 2)
 			if got := health(t, d); got != "healthy healthy" {
-				t.Errorf("%s: once it is found: %s", name, got)
+				t.Errorf(`%s: once it is found: %s, want "healthy healthy"`, name, got)
 			}
 		})
 	}
@@ -208,7 +208,7 @@ func TestAnewEndsPauses(t *testing.T) {
 				t.Fatal(err)
 			}
 			if n := list(); n != 2 {
-				t.Errorf("%s: %d cards when it is to look anew", name, n)
+				t.Errorf("%s: %d cards when it is to look anew, want 2", name, n)
 			}
 			starts := p.starts
 			if err := d.Anew(t.Context()); err != nil {

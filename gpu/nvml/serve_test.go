@@ -37,7 +37,7 @@ func mustCollect(t *testing.T, c *collector) ([]gpu.Device, []gpu.Status) {
 	t.Helper()
 	devices, notes, err := c.list()
 	if err != nil || len(notes) > 0 {
-		t.Fatalf("list: %v, %v", notes, err)
+		t.Fatalf("list: %v, %v, want no error and none", notes, err)
 	}
 	statuses, err := c.status()
 	if err != nil || len(statuses) != len(devices) {
@@ -49,7 +49,7 @@ func mustCollect(t *testing.T, c *collector) ([]gpu.Device, []gpu.Status) {
 func TestCollect(t *testing.T) {
 	devices, statuses := mustCollect(t, newMachine().collector())
 	if len(devices) != 8 {
-		t.Fatalf("%d devices", len(devices))
+		t.Fatalf("%d devices, want 8", len(devices))
 	}
 	d := devices[5]
 	d.Links = nil
@@ -63,7 +63,7 @@ func TestCollect(t *testing.T) {
 	}
 	for _, l := range devices[0].Links {
 		if l.Kind != gpu.LinkNVLink || l.NVLinks != 12 {
-			t.Errorf("a link of a host with switches: %+v", l)
+			t.Errorf("a link of a host with switches: %+v, want Kind %v and NVLinks 12", l, gpu.LinkNVLink)
 		}
 	}
 	s := statuses[5]
@@ -90,10 +90,10 @@ func TestCollectWithoutOptionalFeatures(t *testing.T) {
 	}
 	devices, statuses := mustCollect(t, m.collector())
 	if devices[0].NUMA != -1 || devices[0].Links[0].Kind != gpu.LinkSystem {
-		t.Errorf("device %+v", devices[0])
+		t.Errorf("device %+v, want NUMA -1 and Links[0].Kind %v", devices[0], gpu.LinkSystem)
 	}
 	if s := statuses[0]; s.Health != gpu.Healthy || s.Utilization != -1 || s.MemoryUsed != job.Size(600*mib) {
-		t.Errorf("status %+v", s)
+		t.Errorf("status %+v, want Health %v, Utilization -1 and MemoryUsed %v", s, gpu.Healthy, job.Size(600*mib))
 	}
 	m.EventSetCreateFunc = nil // panics
 	c := m.collector()
@@ -112,7 +112,7 @@ func TestNUMA(t *testing.T) {
 	m := newMachine()
 	m.devices[0].GetMemoryAffinityFunc = func(int, nvml.AffinityScope) ([]uint, nvml.Return) { return []uint{6}, nvml.SUCCESS }
 	if got, _ := m.collector().numa(m.devices[0]); got != -1 {
-		t.Errorf("a card near two nodes: NUMA node %d", got)
+		t.Errorf("a card near two nodes: NUMA node %d, want -1", got)
 	}
 }
 
@@ -162,14 +162,14 @@ func TestMIG(t *testing.T) {
 	m.splitCard(2) // in MIG mode without instances
 	devices, statuses := mustCollect(t, m.collector())
 	if len(devices) != 8 {
-		t.Fatalf("%d devices", len(devices))
+		t.Fatalf("%d devices, want 8", len(devices))
 	}
 	one, three := devices[1], devices[2]
 	if one.UUID != "MIG-1-0" || one.Parent != "GPU-1" || one.Class != "a100-40gb-mig-1g.5gb" || one.Memory != job.Size(4864*mib) || one.Index != 1 {
 		t.Errorf("instance %+v", one)
 	}
 	if three.UUID != "MIG-1-2" || three.Class != "a100-40gb-mig-3g.20gb" {
-		t.Errorf("an instance that the library does not name: %+v", three)
+		t.Errorf(`an instance that the library does not name: %+v, want UUID "MIG-1-2" and Class "a100-40gb-mig-3g.20gb"`, three)
 	}
 	for _, l := range one.Links {
 		switch {
@@ -254,7 +254,7 @@ func TestFabricOfACardWithoutSwitches(t *testing.T) {
 	m.devices[0].GetNvLinkStateFunc = func(int) (nvml.EnableState, nvml.Return) { return 0, nvml.ERROR_NOT_SUPPORTED }
 	m.fabric(nvml.GPU_FABRIC_STATE_NOT_STARTED, 0)
 	if _, statuses := mustCollect(t, m.collector()); statuses[0].Health != gpu.Healthy {
-		t.Errorf("%s: %s", statuses[0].Health, statuses[0].Detail)
+		t.Errorf("%s: %s, want %v", statuses[0].Health, statuses[0].Detail, gpu.Healthy)
 	}
 }
 
@@ -270,7 +270,7 @@ func TestCardThatReportsNoMemory(t *testing.T) {
 			t.Errorf("%s: %d devices, the first %+v, %+v", ret, len(devices), devices[0], statuses[0])
 		}
 		if mig := devices[1]; mig.UUID != "MIG-1-0" || mig.Memory != job.Size(4864*mib) || mig.Class != "a100-40gb-mig-1g.5gb" {
-			t.Errorf("%s: instance of a card without memory: %+v", ret, mig)
+			t.Errorf(`%s: instance of a card without memory: %+v, want UUID "MIG-1-0", Memory %v and Class "a100-40gb-mig-1g.5gb"`, ret, mig, job.Size(4864*mib))
 		}
 	}
 }
@@ -416,7 +416,7 @@ func TestDeviceThatCannotBeListed(t *testing.T) {
 	}
 	m.DeviceGetCountFunc = func() (int, nvml.Return) { return 0, nvml.ERROR_UNKNOWN }
 	if _, _, err := m.collector().list(); !errors.Is(err, nvml.ERROR_UNKNOWN) {
-		t.Errorf("list: %v", err)
+		t.Errorf("list: %v, want nvml.ERROR_UNKNOWN", err)
 	}
 }
 
@@ -432,7 +432,7 @@ func TestLostCardStaysListed(t *testing.T) {
 	}
 	devices, notes, err := c.list()
 	if err != nil || len(devices) != 8 || len(notes) != 2 {
-		t.Fatalf("%d devices, %v, %v", len(devices), notes, err)
+		t.Fatalf("%d devices, %v, %v, want no error, 8 and 2 of them", len(devices), notes, err)
 	}
 	if statuses, err := c.status(); err != nil || statuses[4].Health != gpu.Unhealthy || statuses[4].Known() || statuses[3].Health != gpu.Healthy {
 		t.Errorf("statuses %+v, %v", statuses, err)
@@ -499,7 +499,7 @@ func TestXidsAreReported(t *testing.T) {
 			t.Errorf("fault %+v", f)
 		}
 		if f := <-faults; f.UUID != "" || f.Code != 48 {
-			t.Errorf("fault %+v", f)
+			t.Errorf("fault %+v, want UUID none and Code 48", f)
 		}
 	})
 }
@@ -514,12 +514,12 @@ func TestHungCall(t *testing.T) {
 		defer close(m.release)
 		asked := time.Now()
 		if got := health(t, d); !strings.HasPrefix(got, "unknown unknown") || time.Since(asked) != 5*time.Second {
-			t.Errorf("%s after %s", got, time.Since(asked))
+			t.Errorf(`%s after %s, want prefix "unknown unknown" and %v`, got, time.Since(asked), 5*time.Second)
 		}
 		m.hangs.Store(false)
 		time.Sleep(time.Minute)
 		if got := health(t, d); !strings.HasPrefix(got, "healthy healthy") || p.starts != 2 {
-			t.Errorf("%s, %d children", got, p.starts)
+			t.Errorf(`%s, %d children, want prefix "healthy healthy" and 2`, got, p.starts)
 		}
 	})
 }
@@ -537,7 +537,7 @@ func TestInvalidRequestEndsServe(t *testing.T) {
 			w.Close()
 		}()
 		if err := serve(t.Context(), newMachine(), in, io.Discard); err == nil || !strings.Contains(err.Error(), word) {
-			t.Errorf("%.20q: %v", text, err)
+			t.Errorf("%.20q: %v, want an error and %v in it", text, err, word)
 		}
 	}
 	var out bytes.Buffer
@@ -548,6 +548,6 @@ func TestInvalidRequestEndsServe(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	if err := answer(ctx, c.lib, requests, &writer{to: json.NewEncoder(&out)}); err != nil || !strings.Contains(out.String(), "unknown request") {
-		t.Errorf("answered %s, %v", out.String(), err)
+		t.Errorf(`answered %s, %v, want no error and "unknown request" in it`, out.String(), err)
 	}
 }

@@ -80,7 +80,7 @@ func TestGPUThatDoesNotWakeIsLeftOut(t *testing.T) {
 		}, always(time.Millisecond))}
 		d, _ := stage(t, p)
 		if _, err := d.List(t.Context()); err == nil || !strings.Contains(err.Error(), "GPU 3") {
-			t.Errorf("List: %v", err)
+			t.Errorf(`List: %v, want an error and "GPU 3" in it`, err)
 		}
 		time.Sleep(minPause)
 		mustList(t, d, 7)
@@ -157,7 +157,7 @@ func TestTriesOfAHungGPUAreBounded(t *testing.T) {
 				}
 			}
 			if p.starts > 15 || unknown > 15 {
-				t.Errorf("%s hangs: %d children in an hour; all unknown %d times", name, p.starts, unknown)
+				t.Errorf("%s hangs: %d children in an hour; all unknown %d times, want at most 15 and at most 15", name, p.starts, unknown)
 			}
 		})
 	}

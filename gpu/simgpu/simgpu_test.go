@@ -104,7 +104,7 @@ func TestLinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, _ := p.Choose(job.Resources{GPUs: 2, GPUModel: "H100"}); !slices.Equal(got, []string{mixed[0].UUID, mixed[1].UUID}) {
-		t.Errorf("chose %v", got)
+		t.Errorf("chose %v, want %v", got, []string{mixed[0].UUID, mixed[1].UUID})
 	}
 }
 
@@ -113,7 +113,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, spec string) {
 		if d, err := Parse(spec, "host"); err == nil {
 			if _, err := gpu.NewPool(d.devices); err != nil || len(d.devices) > maxDevices {
-				t.Errorf("Parse(%q): %d devices, %v", spec, len(d.devices), err)
+				t.Errorf("Parse(%q): %d devices, %v, want no error and at most %v", spec, len(d.devices), err, maxDevices)
 			}
 		}
 	})
@@ -142,10 +142,10 @@ func TestFaultScript(t *testing.T) {
 	got := <-faults // all lines before it have been carried out
 	all, err := d.Status(t.Context())
 	if err != nil || got.UUID != all[1].UUID || got.Code != 79 {
-		t.Fatalf("fault %+v, %v", got, err)
+		t.Fatalf("fault %+v, %v, want no error, UUID %v and Code 79", got, err, all[1].UUID)
 	}
 	if s := all[1]; s.Health != gpu.Unhealthy || s.Detail != "fell over (simulated)" || s.Recovery != gpu.RecoveryReset {
-		t.Errorf("status %+v", s)
+		t.Errorf(`status %+v, want Health %v, Detail "fell over (simulated)" and Recovery %v`, s, gpu.Unhealthy, gpu.RecoveryReset)
 	}
 	if s := all[0]; s.ECC != 3 || s.MemoryUsed != 10<<30 || len(s.Processes) != 1 || s.Health != gpu.Healthy {
 		t.Errorf("status %+v", s)

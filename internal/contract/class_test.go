@@ -68,7 +68,7 @@ func TestHostThatFitsAdvertisesTheClass(t *testing.T) {
 		}
 		classes := Classes(p)
 		if len(classes) > MaxClasses {
-			t.Fatalf("%d classes: %v", len(classes), classes)
+			t.Fatalf("%d classes: %v, want at most %v", len(classes), classes, MaxClasses)
 		}
 		need := job.Resources{
 			CPUs:      rapid.IntRange(0, p.CPUs).Draw(t, "need cpus"),
@@ -115,7 +115,7 @@ func TestMIGInstanceMeets(t *testing.T) {
 		{job.Resources{GPUShare: .5}, true},
 	} {
 		if got := GPUMeets(d, c.need); got != c.want {
-			t.Errorf("GPUMeets(%+v) = %v", c.need, got)
+			t.Errorf("GPUMeets(%+v) = %v, want %v", c.need, got, c.want)
 		}
 	}
 	classes := Classes(Profile{Worker: true, GPUs: []gpu.Device{d}})
@@ -153,11 +153,11 @@ func TestGPUMeetsOneOfSeveralModels(t *testing.T) {
 		d := gpu.Device{Class: c.class, Model: c.class, Memory: 80e9}
 		for _, model := range []string{c.model, ModelName(c.model)} {
 			if got := GPUMeets(d, job.Resources{GPUs: 1, GPUModel: model}); got != c.want {
-				t.Errorf("%q meets %q: %v", c.class, model, got)
+				t.Errorf("%q meets %q: %v, want %v", c.class, model, got, c.want)
 			}
 		}
 		if got := gpu.Fits(d, job.Resources{GPUs: 1, GPUModel: c.model}); got != c.want {
-			t.Errorf("%q fits %q: %v", c.class, c.model, got)
+			t.Errorf("%q fits %q: %v, want %v", c.class, c.model, got, c.want)
 		}
 	}
 }
@@ -169,7 +169,7 @@ func TestOddClasses(t *testing.T) {
 	}, GPUs: []gpu.Device{{UUID: "a", Class: "h\u00e9 100"}}}
 	classes := AllClasses(p)
 	if !slices.Contains(classes, "arch/arm64") || !slices.Contains(classes, "label/rack=r1") {
-		t.Errorf("classes %v", classes)
+		t.Errorf(`classes %v, want "arch/arm64" among them and "label/rack=r1" among them`, classes)
 	}
 	for _, c := range classes {
 		if !IsClass(c) {

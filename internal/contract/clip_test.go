@@ -8,7 +8,7 @@ import (
 
 func TestClip(t *testing.T) {
 	if got := Clip("no room\non \x1b[1mamy\xff"); got != "no room on  [1mamy" {
-		t.Errorf("%q", got)
+		t.Errorf(`%q, want "no room on  [1mamy"`, got)
 	}
 	long := strings.Repeat("é", MaxDetail)
 	if got := Clip("x" + long); len(got) > MaxDetail || !utf8.ValidString(got) || len(got) < MaxDetail-1 {

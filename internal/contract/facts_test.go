@@ -62,11 +62,11 @@ func TestFactsOfDevices(t *testing.T) {
 		p.GPUs = append(p.GPUs, gpu.Device{UUID: fmt.Sprint(i), Memory: job.Size(1+i) << 30})
 	}
 	if f = FactsOf(&p); len(f.Kinds) != job.MaxKinds {
-		t.Errorf("%d kinds", len(f.Kinds))
+		t.Errorf("%d kinds, want %v", len(f.Kinds), job.MaxKinds)
 	}
 	p.GPUs = append(p.GPUs, gpu.Device{UUID: "one more", Memory: 1})
 	if f = FactsOf(&p); len(f.Kinds) != 0 || f.GPUs != job.MaxKinds+1 {
-		t.Errorf("%d kinds of %d GPUs", len(f.Kinds), f.GPUs)
+		t.Errorf("%d kinds of %d GPUs, want none and %v", len(f.Kinds), f.GPUs, job.MaxKinds+1)
 	}
 }
 

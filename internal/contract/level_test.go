@@ -34,7 +34,7 @@ func TestLevels(t *testing.T) {
 			t.Errorf("%+v: width %d, want %d", need, got, want)
 		}
 		if got := contract.Width(need, 3); got != 3*want {
-			t.Errorf("%+v, gang of 3: width %d", need, got)
+			t.Errorf("%+v, gang of 3: width %d, want %v", need, got, 3*want)
 		}
 	}
 }
@@ -56,14 +56,14 @@ func TestPresentLevels(t *testing.T) {
 			level, keeps := w.Present(offered, width, ran)
 			switch {
 			case level < 0 || level > contract.MaxLevel || keeps < 0:
-				t.Fatalf("after %s: level %d for %s", ran, level, keeps)
+				t.Fatalf("after %s: level %d for %s, want at least 0, at most %v and at least 0", ran, level, keeps, contract.MaxLevel)
 			case ran < contract.MinRun && w.By != contract.ByAge && level > 0 && offered >= w.Level():
 				t.Fatalf("after %s it could be ended: level %d", ran, level)
 			case ran > contract.MinRun && w.By == contract.ByAttained && level < was,
 				ran > contract.MinRun && w.By == contract.ByRemaining && level > was:
 				t.Fatalf("level %d after %d, at %s", level, was, ran)
 			case looks > 300:
-				t.Fatalf("looked at %d times in %s", looks, ran)
+				t.Fatalf("looked at %d times in %s, want at most 300", looks, ran)
 			}
 			if keeps == 0 {
 				return

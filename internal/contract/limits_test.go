@@ -66,6 +66,6 @@ func TestLimitsAreBounded(t *testing.T) {
 		t.Error("the limit of a user that is told does not count")
 	}
 	if why := b.Never("u1999", job.Resources{GPUs: 5}) + b.Never("eve", job.Resources{GPUs: 5}); why != "" {
-		t.Errorf("of a user that is not told: %s", why)
+		t.Errorf("of a user that is not told: %s, want none", why)
 	}
 }

@@ -39,21 +39,21 @@ func TestPriorities(t *testing.T) {
 			return p.Declines(c.from, &Offer{User: c.user, Priority: priority, Ordered: Ordered{Level: level}})
 		}
 		if why := declines(c.most, 0); why != "" {
-			t.Errorf("%+v: the highest priority is declined: %s", c, why)
+			t.Errorf("%+v: the highest priority is declined: %s, want none", c, why)
 		}
 		if why := declines(Overdue(c.most)); why != "" {
-			t.Errorf("%+v: an overdue task is declined: %s", c, why)
+			t.Errorf("%+v: an overdue task is declined: %s, want none", c, why)
 		}
 		if c.most < job.MaxPriority {
 			if why := declines(c.most+1, MaxLevel-1); !strings.Contains(why, c.setting) || !strings.Contains(why, c.user) {
-				t.Errorf("%+v: a higher one: %q", c, why)
+				t.Errorf("%+v: a higher one: %q, want %v in it and %v in it", c, why, c.setting, c.user)
 			}
 		}
 		if c.from != "" {
 			continue
 		}
 		if why := p.Exceeds(c.user, c.most); why != "" {
-			t.Errorf("%+v: a job of the highest priority is refused: %s", c, why)
+			t.Errorf("%+v: a job of the highest priority is refused: %s, want none", c, why)
 		}
 		if why := p.Exceeds(c.user, c.most+1); c.most < job.MaxPriority && !strings.Contains(why, c.setting) {
 			t.Errorf("%+v: a job of a higher one: %q", c, why)

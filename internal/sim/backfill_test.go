@@ -156,7 +156,7 @@ func TestBackfillDelaysNoBooking(t *testing.T) {
 		large := time.Duration(0)
 		for _, j := range w.works {
 			if j.state != job.Succeeded {
-				t.Errorf("%s is %s", j, j.state)
+				t.Errorf("%s is %s, want %v", j, j.state, job.Succeeded)
 			}
 			took[i] = max(took[i], j.endAt)
 			if j.spec.Resources.GPUs == 8 {

@@ -52,7 +52,7 @@ func TestDaemonKilled(t *testing.T) {
 	for m := range 2 {
 		r, log := runs(t, one(10*time.Minute, Fault{At: 4 * time.Minute, Kind: Kill, Machine: m, For: 10 * time.Second}))
 		if r.Starts != 1 || r.Lost != 0 || len(log) != 2 {
-			t.Errorf("daemon %d was killed: %+v\n%v", m, r, log)
+			t.Errorf("daemon %d was killed: %+v\n%v, want Starts 1, Lost 0 and 2 of them", m, r, log)
 		}
 	}
 }

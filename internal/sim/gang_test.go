@@ -183,7 +183,7 @@ func TestGangsOfManyOwners(t *testing.T) {
 						slowest = over
 					}
 					if wait > alone+time.Duration(len(w.works))*5*time.Second {
-						t.Errorf("seed %d: %s waited %v, and all gangs one by one take %v", seed, j, wait, alone)
+						t.Errorf("seed %d: %s waited %v, and all gangs one by one take %v, want at most %v", seed, j, wait, alone, alone+time.Duration(len(w.works))*5*time.Second)
 					}
 				}
 				gangs += len(w.works)

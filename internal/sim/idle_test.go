@@ -120,7 +120,7 @@ func TestNothingIdlesAfterPreemption(t *testing.T) {
 				}
 				w.start()
 				if idle := w.idle(5 * time.Minute); idle > most {
-					t.Errorf("a host had room for %v for a job that waited", idle)
+					t.Errorf("a host had room for %v for a job that waited, want at most %v", idle, most)
 				}
 				for _, j := range highs {
 					if s.within > 0 && (j.starts == 0 || j.startAt > came+s.within) {

@@ -50,7 +50,7 @@ func TestLongJobsAgainstShortOnes(t *testing.T) {
 					wait += x.At - jobs[x.Job].Submit - jobs[x.Job].Runs
 				case x.Kind == record.Finish:
 					if late := x.At - long; late > most {
-						t.Errorf("%s ended %s late", jobs[x.Job].Name, late)
+						t.Errorf("%s ended %s late, want at most %v", jobs[x.Job].Name, late, most)
 					}
 				}
 			}
@@ -79,7 +79,7 @@ func TestShortJobEndsALongOne(t *testing.T) {
 				want = 1
 			}
 			if r.Preempted != want || r.Finished != 2 {
-				t.Errorf("%s, preemptible %t: %d preempted, %d finished: %v", order, may, r.Preempted, r.Finished, log)
+				t.Errorf("%s, preemptible %t: %d preempted, %d finished: %v, want %v and 2", order, may, r.Preempted, r.Finished, log, want)
 			}
 		}
 	}

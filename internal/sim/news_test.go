@@ -88,7 +88,7 @@ func byRumours(cfg Config, most time.Duration) (Config, *rumours) {
 func TestJobsEndWhateverIsBelieved(t *testing.T) {
 	direct, _ := runs(t, small())
 	if direct.Bulletins != 0 {
-		t.Errorf("%d bulletins where the sessions tell", direct.Bulletins)
+		t.Errorf("%d bulletins where the sessions tell, want 0", direct.Bulletins)
 	}
 	for _, stale := range []time.Duration{0, 100 * time.Millisecond, 10 * time.Second} {
 		for _, most := range []time.Duration{0, time.Second, 20 * time.Second} {
@@ -135,7 +135,7 @@ func TestStaleBeliefsCostDeclinedOffers(t *testing.T) {
 		return r.Declines
 	}
 	if fresh, late := declined(0), declined(10*time.Second); fresh != 0 || late < 20 {
-		t.Errorf("%d offers were declined where beliefs are 10 s old, %d where they are fresh", late, fresh)
+		t.Errorf("%d offers were declined where beliefs are 10 s old, %d where they are fresh, want 0 and at least 20", late, fresh)
 	}
 }
 
@@ -167,7 +167,7 @@ func TestSchedulerThatHearsNothing(t *testing.T) {
 	r.mute = true
 	got, _ := runs(t, cfg)
 	if got.Ended != 200 || r.came != 0 {
-		t.Errorf("%d jobs ended, %d news came", got.Ended, r.came)
+		t.Errorf("%d jobs ended, %d news came, want 200 and 0", got.Ended, r.came)
 	}
 }
 
@@ -200,10 +200,10 @@ func TestHostThatLies(t *testing.T) {
 		t.Errorf("%d jobs ended, %d tasks finished, %d lies", r.Ended, r.Finished, lies)
 	}
 	if r.Offers > 4*honest.Offers {
-		t.Errorf("%d offers, %d if all hosts are honest", r.Offers, honest.Offers)
+		t.Errorf("%d offers, %d if all hosts are honest, want at most %v", r.Offers, honest.Offers, 4*honest.Offers)
 	}
 	if r.End > honest.End*3/2 {
-		t.Errorf("the end comes after %v, %v if all hosts are honest", r.End, honest.End)
+		t.Errorf("the end comes after %v, %v if all hosts are honest, want at most %v", r.End, honest.End, honest.End*3/2)
 	}
 }
 
@@ -301,7 +301,7 @@ func TestMemoryOfManyHostsByNews(t *testing.T) {
 		}
 		r, err := w.Run(t.Context())
 		if err != nil || r.Ended != 300 {
-			t.Fatalf("%d jobs ended: %v", r.Ended, err)
+			t.Fatalf("%d jobs ended: %v, want no error and 300", r.Ended, err)
 		}
 		runtime.GC()
 		runtime.ReadMemStats(&after)
@@ -310,6 +310,6 @@ func TestMemoryOfManyHostsByNews(t *testing.T) {
 	}
 	direct := used(false)
 	if news := used(true); news > direct+4<<10 {
-		t.Errorf("%d bytes a host, %d without news", news, direct)
+		t.Errorf("%d bytes a host, %d without news, want at most %v", news, direct, direct+4<<10)
 	}
 }

@@ -18,7 +18,7 @@ func TestRetriesWaitForAnotherHost(t *testing.T) {
 	w.runAll(10 * time.Minute)
 	for _, j := range w.works {
 		if j.state != "SUCCEEDED" {
-			t.Errorf("%s is %s after %d starts", j, j.state, j.starts)
+			t.Errorf(`%s is %s after %d starts, want "SUCCEEDED"`, j, j.state, j.starts)
 		}
 	}
 }
@@ -32,6 +32,6 @@ func TestRetriesOnTheOnlyHost(t *testing.T) {
 	w.start()
 	w.runAll(time.Minute)
 	if j.state != "SUCCEEDED" {
-		t.Errorf("%s is %s after %d starts", j, j.state, j.starts)
+		t.Errorf(`%s is %s after %d starts, want "SUCCEEDED"`, j, j.state, j.starts)
 	}
 }

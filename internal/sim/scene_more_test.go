@@ -36,7 +36,7 @@ func TestPoisonTask(t *testing.T) {
 		}
 	}
 	if j.starts > 12 {
-		t.Errorf("the task took hosts down %d times within an hour (%d different ones)", j.starts, len(hosts))
+		t.Errorf("the task took hosts down %d times within an hour (%d different ones), want at most 12", j.starts, len(hosts))
 	}
 	if j.state != job.Held || j.reason.Word == "" {
 		t.Errorf("after %d hosts the job is %s (%s), want HELD with a reason", len(hosts), j.state, j.reason)
@@ -45,7 +45,7 @@ func TestPoisonTask(t *testing.T) {
 		t.Errorf("it was given to %d hosts, want 3 before it is held", len(hosts))
 	}
 	if others < 55 {
-		t.Errorf("only %d of 60 jobs of another user succeeded", others)
+		t.Errorf("only %d of 60 jobs of another user succeeded, want at least 55", others)
 	}
 }
 
@@ -73,7 +73,7 @@ func TestWallClockSetBack(t *testing.T) {
 	}
 	for _, j := range w.works {
 		if j.attempt > 1 {
-			t.Errorf("job %d took %d attempts", j.index, j.attempt)
+			t.Errorf("job %d took %d attempts, want at most 1", j.index, j.attempt)
 			break
 		}
 	}
@@ -124,11 +124,11 @@ func TestExclusiveAmongSmall(t *testing.T) {
 	w.start()
 	w.runAll(90 * time.Minute)
 	if wait := alone.startAt - alone.acceptAt; alone.starts != 1 || wait > worker.DefaultSetAside+2*time.Minute {
-		t.Errorf("the exclusive task started %d times, and waited %v for tasks of 45 s", alone.starts, wait)
+		t.Errorf("the exclusive task started %d times, and waited %v for tasks of 45 s, want 1 and at most %v", alone.starts, wait, worker.DefaultSetAside+2*time.Minute)
 	}
 	for _, j := range w.works {
 		if j.state != job.Succeeded {
-			t.Fatalf("%s is %s: %s", j, j.state, j.reason)
+			t.Fatalf("%s is %s: %s, want %v", j, j.state, j.reason, job.Succeeded)
 		}
 	}
 }
@@ -161,7 +161,7 @@ func TestFullCluster(t *testing.T) {
 	t.Logf("90 hosts with 8 GPUs each, %d jobs\n%s", len(w.works), w.stats.String())
 	jobs := float64(len(w.works))
 	if steps := float64(w.stats.steps) / jobs; steps > 80 {
-		t.Errorf("P6: %.1f steps of a scheduler for a job", steps)
+		t.Errorf("P6: %.1f steps of a scheduler for a job, want at most 80", steps)
 	}
 	w.checkOffers()
 }
@@ -214,12 +214,12 @@ func TestNothingGrows(t *testing.T) {
 	t.Logf("the hosts' cores: %s", hosts2.largest(8))
 	for name, n := range owner2 {
 		if n > owner1[name]+owner1[name]/4+32 {
-			t.Errorf("P3: %s held %d after %d jobs and %d after %d", name, owner1[name], 600, n, 1200)
+			t.Errorf("P3: %s held %d after %d jobs and %d after %d, want at most %v", name, owner1[name], 600, n, 1200, owner1[name]+owner1[name]/4+32)
 		}
 	}
 	for name, n := range hosts2 {
 		if n > hosts1[name]+hosts1[name]/4+64 {
-			t.Errorf("P3: %s held %d after %d jobs and %d after %d", name, hosts1[name], 600, n, 1200)
+			t.Errorf("P3: %s held %d after %d jobs and %d after %d, want at most %v", name, hosts1[name], 600, n, 1200, hosts1[name]+hosts1[name]/4+64)
 		}
 	}
 	w.checkSizes()
@@ -264,6 +264,6 @@ func TestPurgeOverWeeks(t *testing.T) {
 		}
 	}
 	if late > 0 {
-		t.Errorf("%d of %d jobs that ended more than a week ago are not forgotten", late, len(w.works))
+		t.Errorf("%d of %d jobs that ended more than a week ago are not forgotten, want 0", late, len(w.works))
 	}
 }

@@ -57,7 +57,7 @@ func TestLargeJobIsNotStarved(t *testing.T) {
 	case large.starts == 0:
 		t.Errorf("the job for both GPUs never started within %v, and %d later ones did", w.now-large.acceptAt, later)
 	case wait > worker.DefaultSetAside+4*time.Minute || later > 2:
-		t.Errorf("the job for both GPUs waited %v, and %d later ones started before it after their turn", wait, later)
+		t.Errorf("the job for both GPUs waited %v, and %d later ones started before it after their turn, want at most %v and at most 2", wait, later, worker.DefaultSetAside+4*time.Minute)
 	}
 }
 
@@ -78,7 +78,7 @@ func TestLargeJobAmongOwners(t *testing.T) {
 		wait = w.now - large.acceptAt
 	}
 	if wait > worker.DefaultSetAside+5*time.Minute {
-		t.Errorf("the job for four GPUs waited %v (started %d times), with tasks of 3 minutes running", wait, large.starts)
+		t.Errorf("the job for four GPUs waited %v (started %d times), with tasks of 3 minutes running, want at most %v", wait, large.starts, worker.DefaultSetAside+5*time.Minute)
 	}
 }
 
@@ -105,7 +105,7 @@ func TestRestartsLoseNoTask(t *testing.T) {
 			}
 		}
 		if n > 0 {
-			t.Errorf("%d of %d healthy tasks were lost after %s", n, len(w.works), after)
+			t.Errorf("%d of %d healthy tasks were lost after %s, want 0", n, len(w.works), after)
 		}
 	}
 	o.restart(2 * time.Second)
@@ -149,7 +149,7 @@ func TestQuotaAtManyHosts(t *testing.T) {
 			w.runAll(w.now + 10*time.Minute)
 			later := w.stats.offers - before - first
 			if first > 2*n || later > 2*n {
-				t.Errorf("one task over its quota was offered %d times to %d hosts within 10 s, and %d times in the next ten minutes", first, n, later)
+				t.Errorf("one task over its quota was offered %d times to %d hosts within 10 s, and %d times in the next ten minutes, want at most %v and at most %v", first, n, later, 2*n, 2*n)
 			}
 			if w.runAll(w.now); more.starts > 0 {
 				t.Errorf("it runs although its user is over his quota")
@@ -185,15 +185,15 @@ func TestManyTasksOverQuota(t *testing.T) {
 	w.runAll(w.now + 10*time.Minute)
 	offers, ended = w.stats.offers-offers, w.stats.ended-ended
 	if ended < 500 {
-		t.Errorf("only %d of about 800 tasks ended in ten minutes", ended)
+		t.Errorf("only %d of about 800 tasks ended in ten minutes, want at least 500", ended)
 	}
 	if offers > 4*ended+600 {
-		t.Errorf("%d offers for %d ends of tasks in ten minutes: %.1f a second", offers, ended, float64(offers)/600)
+		t.Errorf("%d offers for %d ends of tasks in ten minutes: %.1f a second, want at most %v", offers, ended, float64(offers)/600, 4*ended+600)
 	}
 	waiting := len(w.works)
 	for name, n := range sizesOf(o.core) {
 		if n > 4*waiting {
-			t.Errorf("%d entries in %s for %d waiting jobs", n, name, waiting)
+			t.Errorf("%d entries in %s for %d waiting jobs, want at most %v", n, name, waiting, 4*waiting)
 		}
 	}
 }

@@ -92,7 +92,7 @@ func (c *crowd) checkOrder(t *testing.T, user string) {
 				}
 			}
 			if same > overtakenBySame || sum > overtakenByAny {
-				t.Errorf("%d later jobs of its user and owner have started before %s, %d of them ask for the same", sum, j, same)
+				t.Errorf("%d later jobs of its user and owner have started before %s, %d of them ask for the same, want at most %v and at most %v", sum, j, same, overtakenBySame, overtakenByAny)
 				break
 			}
 		}

@@ -64,7 +64,7 @@ func runs(t *testing.T, cfg Config) (Result, record.Log) {
 		t.Fatal(err)
 	}
 	if r.Defects != 0 {
-		t.Errorf("%d defects", r.Defects)
+		t.Errorf("%d defects, want 0", r.Defects)
 	}
 	checkLog(t, cfg.Load, log)
 	return r, log
@@ -179,7 +179,7 @@ func TestKnownDurations(t *testing.T) {
 	cfg.Known = true
 	known, _ := runs(t, cfg)
 	if known.Rejected > 0 || known.Ended != 200 {
-		t.Errorf("with time limits %d tasks failed, %d jobs ended", known.Rejected, known.Ended)
+		t.Errorf("with time limits %d tasks failed, %d jobs ended, want 0 and 200", known.Rejected, known.Ended)
 	}
 	t.Logf("makespan %v with unknown durations, %v with known ones", unknown.End, known.End)
 }
@@ -190,7 +190,7 @@ func TestPreemptedWorkIsKept(t *testing.T) {
 	low.Spec.Preemptible, low.Spec.Priority, high.Spec.Priority = true, 0, 100
 	r, log := runs(t, Config{Load: load.Load{Machines: machinesOf(1), Jobs: []load.Job{low, high}}, Restart: time.Minute})
 	if r.Preempted != 1 || r.Starts != 3 {
-		t.Fatalf("%d preempted, %d starts: %v", r.Preempted, r.Starts, log)
+		t.Fatalf("%d preempted, %d starts: %v, want 1 and 3", r.Preempted, r.Starts, log)
 	}
 	worked := 12 * time.Minute // 10 of the one, 1 of the other, 1 for the start
 	if end := log[len(log)-1].At; end < worked || end > worked+2*time.Second {
@@ -219,7 +219,7 @@ func TestDependencies(t *testing.T) {
 		order = append(order, fmt.Sprint(r.Kind, r.Job))
 	}
 	if got := strings.Join(order, " "); got != "start0 finish0 start1 finish1 start2 finish2" {
-		t.Error(got)
+		t.Errorf(`got %v, want "start0 finish0 start1 finish1 start2 finish2"`, got)
 	}
 }
 
@@ -254,7 +254,7 @@ func TestContextEndsTheRun(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if _, err := w.Run(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want context.Canceled", err)
 	}
 }
 

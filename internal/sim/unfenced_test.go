@@ -46,6 +46,6 @@ func TestUnfencedHosts(t *testing.T) {
 		}
 	})
 	if died := died.Load(); died < int64(n) {
-		t.Errorf("%d tasks have lost their runner", died)
+		t.Errorf("%d tasks have lost their runner, want at least %v", died, int64(n))
 	}
 }

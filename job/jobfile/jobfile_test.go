@@ -53,7 +53,7 @@ func TestYAMLAndJSONMeanTheSame(t *testing.T) {
 	json := `{"name":"finetune","command":["python","train.py","--lr","{lr}"],"params":{"lr":"0.001"},"env":{"NCCL_DEBUG":"INFO"},
 "resources":{"cpus":8,"memory":"64GiB","gpus":4,"gpu_model":"H100","gpu_memory":"80GB"},"time_limit":"4h","priority":60,"retries":2,"constraint":"rack=r1"}`
 	if got, err = one("job.json", []byte(json)); err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("JSON: read %+v, %v", got, err)
+		t.Errorf("JSON: read %+v, %v, want no error and %v", got, err, want)
 	}
 }
 
@@ -82,14 +82,14 @@ func TestBegin(t *testing.T) {
 func TestWholeNumbers(t *testing.T) {
 	for text, want := range map[string]int{"2": 2, "2.0": 2, "0x10": 16, "1e2": 100, "'3'": 3, "&x 4": 4} {
 		if s, err := one("j", []byte("command: [a]\nretries: "+text+"\n")); err != nil || s.Retries != want {
-			t.Errorf("retries: %s: %d, %v", text, s.Retries, err)
+			t.Errorf("retries: %s: %d, %v, want no error and %v", text, s.Retries, err, want)
 		}
 	}
 }
 
 func TestByteOrderMark(t *testing.T) {
 	if s, err := one("j", []byte("\ufeffcommand: [a]\r\npriority: 7\r\n")); err != nil || s.Priority != 7 {
-		t.Errorf("%+v, %v", s, err)
+		t.Errorf("%+v, %v, want no error and Priority 7", s, err)
 	}
 }
 
@@ -136,7 +136,7 @@ func TestErrorsNameTheLine(t *testing.T) {
 		}
 	}
 	if _, err := Parse("j", []byte(strings.Repeat("#", 10<<20))); !errors.Is(err, ErrTooLarge) {
-		t.Errorf("10 MiB: %v", err)
+		t.Errorf("10 MiB: %v, want ErrTooLarge", err)
 	}
 }
 
@@ -194,14 +194,14 @@ func TestSeveralJobs(t *testing.T) {
 		names = append(names, fmt.Sprintf("%s:%d", j.Spec.Name, j.Line))
 	}
 	if got := strings.Join(names, " "); got != "report:2 prepare:8 train:12" {
-		t.Errorf("jobs %s", got)
+		t.Errorf(`jobs %s, want "report:2 prepare:8 train:12"`, got)
 	}
 	order, err := f.Order()
 	if err != nil || !slices.Equal(order, []int{1, 2, 0}) {
-		t.Errorf("order %v, %v", order, err)
+		t.Errorf("order %v, %v, want no error and %v", order, err, []int{1, 2, 0})
 	}
 	if got := f.LineOf(0, 0) + " " + f.LineOf(0, 2) + " " + f.LineOf(2, 1); got != "job file p:5 job file p:6 job file p:15" {
-		t.Errorf("lines %s", got)
+		t.Errorf(`lines %s, want "job file p:5 job file p:6 job file p:15"`, got)
 	}
 	if i, there := f.Named("train"); i != 2 || !there {
 		t.Errorf("train is %d, %v", i, there)

@@ -114,7 +114,7 @@ func TestBoundsOfTheReference(t *testing.T) {
 		}
 	}
 	if tried < 8 {
-		t.Errorf("only %d fields have bounds", tried)
+		t.Errorf("only %d fields have bounds, want at least 8", tried)
 	}
 }
 

@@ -119,7 +119,7 @@ func TestManyTokens(t *testing.T) {
 		t.Errorf("200 tokens: %v", err)
 	}
 	if _, err := Parse(text, Bounds{199, 1}); err == nil || !strings.Contains(err.Error(), "[100:") {
-		t.Errorf("more than 199 tokens: %v", err)
+		t.Errorf(`more than 199 tokens: %v, want an error and "[100:" in it`, err)
 	}
 }
 

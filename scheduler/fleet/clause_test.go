@@ -48,14 +48,14 @@ func TestTrustedLabels(t *testing.T) {
 			return Meets(clauses, c.host)
 		}
 		if meets("secure=yes", false) != c.any || meets("secure=yes", true) != c.trusted || meets("!secure", true) != c.strange {
-			t.Errorf("%s: secure=yes %v, with trusted labels %v, !secure %v", c.name, meets("secure=yes", false), meets("secure=yes", true), meets("!secure", true))
+			t.Errorf("%s: secure=yes %v, with trusted labels %v, !secure %v, want %v, %v and %v", c.name, meets("secure=yes", false), meets("secure=yes", true), meets("!secure", true), c.any, c.trusted, c.strange)
 		}
 		if !meets("cpus=8", true) {
 			t.Errorf("%s: facts do not count any more", c.name)
 		}
 		prefers := job.Spec{Prefer: "secure=yes", TrustedLabels: true}.Preferences()
 		if got := Weight(prefers, c.host) == 1; got != c.trusted {
-			t.Errorf("%s: preferred %v", c.name, got)
+			t.Errorf("%s: preferred %v, want %v", c.name, got, c.trusted)
 		}
 	}
 	old := host(nil, yes)

@@ -106,7 +106,7 @@ func BenchmarkNearestWithRoom(b *testing.B) {
 			}
 		}
 		if n != 64 {
-			b.Fatalf("%d hosts", n)
+			b.Fatalf("%d hosts, want 64", n)
 		}
 	}
 }

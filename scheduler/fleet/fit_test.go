@@ -121,6 +121,6 @@ func TestTake(t *testing.T) {
 	take(half, &free, chosen[:1])
 	i := slices.IndexFunc(free.GPUs, func(g contract.FreeGPU) bool { return g.UUID == chosen[0] })
 	if chosen[0] != "half" || free.GPUs[i].Milli != 0 || free.GPUs[i].Memory != 0 {
-		t.Errorf("half of a device took %+v of %s", free.GPUs[i], chosen[0])
+		t.Errorf(`half of a device took %+v of %s, want "half", Milli 0 and Memory 0`, free.GPUs[i], chosen[0])
 	}
 }

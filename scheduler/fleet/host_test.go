@@ -51,16 +51,16 @@ func TestLeft(t *testing.T) {
 	}
 	h.Unclaim(claims[Queued])
 	if h.Left().CPUs != 1 {
-		t.Errorf("%d left of the host's old word once the claim is gone", h.Left().CPUs)
+		t.Errorf("%d left of the host's old word once the claim is gone, want 1", h.Left().CPUs)
 	}
 	h.SetFree(contract.Free{CPUs: 6})
 	if h.Left().CPUs != 1 {
-		t.Errorf("%d left of the host's new word", h.Left().CPUs)
+		t.Errorf("%d left of the host's new word, want 1", h.Left().CPUs)
 	}
 	h.Unclaim(claims[Direct])
 	h.Unclaim(claims[Direct])
 	if h.Left().CPUs != 5 {
-		t.Errorf("%d left after the last claim but one", h.Left().CPUs)
+		t.Errorf("%d left after the last claim but one, want 5", h.Left().CPUs)
 	}
 }
 

@@ -60,7 +60,7 @@ func TestKeptFrom(t *testing.T) {
 		}
 		h.Down(now)
 		if got := KeptFrom(h, c.asked, now); got != "" {
-			t.Errorf("%s: %q after its session has ended", name, got)
+			t.Errorf("%s: %q after its session has ended, want none", name, got)
 		}
 	}
 }

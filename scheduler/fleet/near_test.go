@@ -64,7 +64,7 @@ func TestClauseOfPinnedNodes(t *testing.T) {
 		got = append(got, c.Text)
 	}
 	if text := strings.Join(got, "; "); !strings.HasSuffix(text, "nodelist: gpu1,gpu[2-3]; exclude: gpu4") {
-		t.Errorf("clauses %q", text)
+		t.Errorf(`clauses %q, want suffix "nodelist: gpu1,gpu[2-3]; exclude: gpu4"`, text)
 	}
 }
 

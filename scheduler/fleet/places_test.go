@@ -141,7 +141,7 @@ func TestPlacesAreStable(t *testing.T) {
 				waiting = append(waiting, byID[c.ID])
 			}
 			if n := h.Claims.Queued(); n > MaxQueuedAll {
-				t.Fatalf("%d queue", n)
+				t.Fatalf("%d queue, want at most %v", n, MaxQueuedAll)
 			}
 		}
 		for _, r := range waiting {

@@ -23,11 +23,11 @@ func TestQuotasAreBounded(t *testing.T) {
 			}
 		}
 		if n := len(qs.users[user].refused); n > quotaMost {
-			t.Fatalf("%d needs are remembered", n)
+			t.Fatalf("%d needs are remembered, want at most %v", n, quotaMost)
 		}
 	}
 	if qs.Users() != maxQuotas {
-		t.Errorf("%d users are remembered", qs.Users())
+		t.Errorf("%d users are remembered, want %v", qs.Users(), maxQuotas)
 	}
 }
 

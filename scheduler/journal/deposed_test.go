@@ -72,7 +72,7 @@ func TestProposalsAreNotForwarded(t *testing.T) {
 		other.lastRefusal(t, submit(1, 1), ErrNotOwner)
 		for _, v := range voters {
 			if ids := v.ids(); len(ids) != 0 {
-				t.Errorf("delivered %v", ids)
+				t.Errorf("delivered %v, want none", ids)
 			}
 		}
 	})
@@ -91,14 +91,14 @@ func TestDroppedProposalIsAnAnswer(t *testing.T) {
 		synctest.Wait()
 		first.lastRefusal(t, submit(1, 1), ErrDropped)
 		if _, deposed := first.heard(); len(deposed) != 0 {
-			t.Errorf("deposed in %v", deposed)
+			t.Errorf("deposed in %v, want none", deposed)
 		}
 		// The transfer is given up, and the journal goes on.
 		time.Sleep(settleTime)
 		propose(t, first, submit(1, 2))
 		time.Sleep(time.Second)
 		if ids := first.ids(); !slices.Equal(ids, []job.ID{job.NewID(1, 2)}) {
-			t.Errorf("delivered %v", ids)
+			t.Errorf("delivered %v, want %v", ids, []job.ID{job.NewID(1, 2)})
 		}
 	})
 }
@@ -280,10 +280,10 @@ func TestDeposedOwnerStartsNothing(t *testing.T) {
 				time.Sleep(3 * time.Second)
 				got := first.delivered()
 				if last := got[len(got)-1].Records; !reflect.DeepEqual(last, []job.Record{assign}) {
-					t.Fatalf("the last entry holds %+v", last)
+					t.Fatalf("the last entry holds %+v, want %v", last, []job.Record{assign})
 				}
 				if starts := sentOf[contract.Start](d); len(starts) != 0 {
-					t.Errorf("a deposed owner sent %+v", starts)
+					t.Errorf("a deposed owner sent %+v, want none", starts)
 				}
 				if released := sentOf[contract.Release](d); len(released) == 0 {
 					t.Error("the host's offer was not taken back")
@@ -306,10 +306,10 @@ func TestRequestsOfADeposedOwnerAreAnswered(t *testing.T) {
 		d.step(scheduler.Submit{Token: 2, User: "amy", Spec: held})
 		got := d.all().replies
 		if len(got) != 2 || !errors.Is(got[0].Err, scheduler.ErrNotOwner) || !errors.Is(got[1].Err, scheduler.ErrNotOwner) {
-			t.Errorf("replies %+v", got)
+			t.Errorf("replies %+v, want 2 of them, [0].Err scheduler.ErrNotOwner and [1].Err scheduler.ErrNotOwner", got)
 		}
 		if refused, _ := first.heard(); len(refused) != 1 || !errors.Is(refused[0].err, ErrUncertain) {
-			t.Errorf("refused %+v", refused)
+			t.Errorf("refused %+v, want 1 of them and [0].err ErrUncertain", refused)
 		}
 	})
 }

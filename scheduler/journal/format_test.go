@@ -100,7 +100,7 @@ func TestOldDirectoryIsRead(t *testing.T) {
 		}
 		rows, applied, err := load(r.Journal)
 		if err != nil || applied != 3 {
-			t.Fatalf("Load = %+v, %d, %v", rows, applied, err)
+			t.Fatalf("Load = %+v, %d, %v, want no error and 3", rows, applied, err)
 		}
 		if j, err := state.Decode(rows); err != nil || !reflect.DeepEqual(j.View(0, 1), row) {
 			t.Errorf("the rows hold\n%+v, %v\nwant\n%+v", j.View(0, 1), err, row)
@@ -125,7 +125,7 @@ func TestOldDirectoryIsRead(t *testing.T) {
 			t.Errorf("Load of the ledger = %+v, %v, %v", records, claims, err)
 		}
 		if v, err := s.Get("own"); err != nil || string(v) != "value" {
-			t.Errorf("Get = %q, %v", v, err)
+			t.Errorf(`Get = %q, %v, want no error and "value"`, v, err)
 		}
 	})
 }

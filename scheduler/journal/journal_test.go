@@ -31,7 +31,7 @@ func TestLeadComesFirst(t *testing.T) {
 		asked := make(chan int, 1)
 		r.ReadIndex(func(e job.Epoch, err error) {
 			if err != nil || e != (job.Epoch{Generation: 1, Term: 2}) {
-				t.Errorf("ReadIndex = %v, %v", e, err)
+				t.Errorf("ReadIndex = %v, %v, want no error and %v", e, err, (job.Epoch{Generation: 1, Term: 2}))
 			}
 			asked <- len(r.delivered())
 		})
@@ -45,7 +45,7 @@ func TestLeadComesFirst(t *testing.T) {
 			t.Fatalf("delivered %+v", got)
 		}
 		if got[0].Index != firstIndex+1 || got[1].Index != firstIndex+2 || got[1].Epoch != got[0].Epoch {
-			t.Fatalf("delivered %+v", got)
+			t.Fatalf("delivered %+v, want [0].Index %v, [1].Index %v and [1].Epoch %v", got, firstIndex+1, firstIndex+2, got[0].Epoch)
 		}
 	})
 }
@@ -64,11 +64,11 @@ func TestRestartReplaysUnderANewTerm(t *testing.T) {
 		}
 		r.halt(t)
 		if err := r.Propose(submit(g, 9)); !errors.Is(err, store.ErrClosed) {
-			t.Errorf("Propose after the end = %v", err)
+			t.Errorf("Propose after the end = %v, want store.ErrClosed", err)
 		}
 		r.ReadIndex(func(_ job.Epoch, err error) {
 			if !errors.Is(err, store.ErrClosed) {
-				t.Errorf("ReadIndex after the end = %v", err)
+				t.Errorf("ReadIndex after the end = %v, want store.ErrClosed", err)
 			}
 		})
 		want := r.ids()
@@ -91,7 +91,7 @@ func TestRestartReplaysUnderANewTerm(t *testing.T) {
 		}
 		for i, c := range got {
 			if c.Index != firstIndex+1+uint64(i) || c.Lead != (i == len(got)-1) {
-				t.Errorf("entry %d: %+v", i, c)
+				t.Errorf("entry %d: %+v, want Index %v and Lead %v", i, c, firstIndex+1+uint64(i), (i == len(got)-1))
 			}
 		}
 		r.halt(t)
@@ -136,17 +136,17 @@ func TestSavedRowsShortenTheReplay(t *testing.T) {
 		r = run(t, s, DefaultConfig())
 		kept, applied, err := load(r.Journal)
 		if err != nil || applied != at || !reflect.DeepEqual(kept, rows[2:]) {
-			t.Errorf("Load = %v, %d, %v", kept, applied, err)
+			t.Errorf("Load = %v, %d, %v, want no error, %v and %v", kept, applied, err, at, rows[2:])
 		}
 		if one, err := r.Rows(rows[2].Job, "", ""); err != nil || !reflect.DeepEqual(one, rows[2:3]) {
-			t.Errorf("Rows = %+v, %v", one, err)
+			t.Errorf("Rows = %+v, %v, want no error and %v", one, err, rows[2:3])
 		}
 		if gone, err := r.Rows(part.Job, "", ""); err != nil || len(gone) != 0 {
-			t.Errorf("the rows that were deleted are %+v, %v", gone, err)
+			t.Errorf("the rows that were deleted are %+v, %v, want no error and none", gone, err)
 		}
 		synctest.Wait()
 		if ids := r.ids(); len(ids) != 3 || ids[0] != job.NewID(g, 3) {
-			t.Errorf("replayed %v", ids)
+			t.Errorf("replayed %v, want 3 of them and [0] %v", ids, job.NewID(g, 3))
 		}
 		r.halt(t)
 	})
@@ -174,7 +174,7 @@ func TestWaitingRecordsShareEntries(t *testing.T) {
 		}
 		for i, id := range r.ids() {
 			if id != job.NewID(s.Group(), uint64(i)) {
-				t.Fatalf("record %d is %s", i, id)
+				t.Fatalf("record %d is %s, want %v", i, id, job.NewID(s.Group(), uint64(i)))
 			}
 		}
 	})
@@ -224,7 +224,7 @@ func TestProposeIsBounded(t *testing.T) {
 	big := submit(s.Group(), 1)
 	big.Spec.Script = strings.Repeat("x", maxRecordBytes)
 	if err := j.Propose(big); !errors.Is(err, store.ErrTooLarge) {
-		t.Errorf("a huge record: %v", err)
+		t.Errorf("a huge record: %v, want store.ErrTooLarge", err)
 	}
 	for _, bad := range []job.Record{
 		nil,
@@ -241,7 +241,7 @@ func TestProposeIsBounded(t *testing.T) {
 		}
 	}
 	if err := j.Propose(cancel(s.Group(), 0)); !errors.Is(err, store.ErrFull) {
-		t.Errorf("a full queue: %v", err)
+		t.Errorf("a full queue: %v, want store.ErrFull", err)
 	}
 	for range maxReads {
 		j.ReadIndex(func(job.Epoch, error) {})
@@ -249,7 +249,7 @@ func TestProposeIsBounded(t *testing.T) {
 	var refused error
 	j.ReadIndex(func(_ job.Epoch, err error) { refused = err })
 	if !errors.Is(refused, store.ErrFull) {
-		t.Errorf("a full queue of reads: %v", refused)
+		t.Errorf("a full queue of reads: %v, want store.ErrFull", refused)
 	}
 }
 
@@ -275,7 +275,7 @@ func TestLogIsCut(t *testing.T) {
 				t.Fatal(err)
 			}
 			if kept > 11 {
-				t.Fatalf("%d entries are kept", kept)
+				t.Fatalf("%d entries are kept, want at most 11", kept)
 			}
 		}
 		r.halt(t)
@@ -286,14 +286,14 @@ func TestLogIsCut(t *testing.T) {
 		r = run(t, s, cfg)
 		synctest.Wait()
 		if ids := r.ids(); len(ids) != 1 || ids[0] != job.NewID(g, 99) {
-			t.Errorf("replayed %v", ids)
+			t.Errorf("replayed %v, want 1 of them and [0] %v", ids, job.NewID(g, 99))
 		}
 		if err := r.Propose(submit(g, 100)); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
 		if ids := r.ids(); len(ids) != 2 {
-			t.Errorf("delivered %v", ids)
+			t.Errorf("delivered %v, want 2 of them", ids)
 		}
 		r.halt(t)
 	})

@@ -22,7 +22,7 @@ func TestRaise(t *testing.T) {
 		synctest.Wait()
 		first := r.delivered()[0].Epoch
 		if first.Term != 2 {
-			t.Fatalf("it leads with %s", first)
+			t.Fatalf("it leads with %s, want Term 2", first)
 		}
 		for _, e := range []job.Epoch{{Generation: 1, Term: 1}, {Generation: 2, Term: 9}, {Generation: 1, Term: 1 << 63}} {
 			r.Raise(e)
@@ -37,7 +37,7 @@ func TestRaise(t *testing.T) {
 		synctest.Wait()
 		refused, deposed := r.heard()
 		if len(deposed) != 1 || deposed[0] != first || len(refused) != 0 {
-			t.Fatalf("deposed %v, refused %v", deposed, refused)
+			t.Fatalf("deposed %v, refused %v, want 1 of them, [0] %v and none", deposed, refused, first)
 		}
 		got := r.delivered()
 		lead := got[2]
@@ -52,7 +52,7 @@ func TestRaise(t *testing.T) {
 			told <- e
 		})
 		if e := <-told; e != lead.Epoch {
-			t.Errorf("it owns the group in %s", e)
+			t.Errorf("it owns the group in %s, want %v", e, lead.Epoch)
 		}
 		r.halt(t)
 		closeStore(t, s)
@@ -60,10 +60,10 @@ func TestRaise(t *testing.T) {
 		r = run(t, s, DefaultConfig())
 		synctest.Wait()
 		if ids := r.ids(); len(ids) != 2 {
-			t.Errorf("after a restart it has %v", ids)
+			t.Errorf("after a restart it has %v, want 2 of them", ids)
 		}
 		if all := r.delivered(); all[len(all)-1].Epoch.Term != 9 {
-			t.Errorf("after a restart it leads with %s", all[len(all)-1].Epoch)
+			t.Errorf("after a restart it leads with %s, want Term 9", all[len(all)-1].Epoch)
 		}
 		r.halt(t)
 		closeStore(t, s)

@@ -46,7 +46,7 @@ func TestNewWorkIsRefusedBeforeTheDiskIsFull(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		err := s.CheckSpace()
 		if !errors.Is(err, store.ErrNoRoom) || !strings.Contains(err.Error(), "60.0 MiB free, 64.0 MiB are kept") {
-			t.Errorf("CheckSpace = %v", err)
+			t.Errorf(`CheckSpace = %v, want store.ErrNoRoom and "60.0 MiB free, 64.0 MiB are kept" in it`, err)
 		}
 
 		assign := job.AssignRecord{Attempt: attempt(1)}

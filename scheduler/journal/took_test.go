@@ -54,7 +54,7 @@ func TestTookToCommit(t *testing.T) {
 		synctest.Wait()
 		mu.Lock()
 		if len(took) != 0 {
-			t.Errorf("after a restart commits took %v: nothing was proposed", took)
+			t.Errorf("after a restart commits took %v: nothing was proposed, want none", took)
 		}
 		mu.Unlock()
 		again.halt(t)

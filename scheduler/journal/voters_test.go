@@ -106,12 +106,12 @@ func TestThreeVoters(t *testing.T) {
 			t.Fatal(err)
 		}
 		if e, err := read(first, time.Second); err != nil || e != epoch {
-			t.Errorf("the owner's read = %v, %v", e, err)
+			t.Errorf("the owner's read = %v, %v, want no error and %v", e, err, epoch)
 		}
 		for _, v := range voters {
 			if v != first {
 				if _, err := read(v, time.Second); !errors.Is(err, ErrNotOwner) {
-					t.Errorf("a follower's read = %v", err)
+					t.Errorf("a follower's read = %v, want ErrNotOwner", err)
 				}
 			}
 		}
@@ -123,7 +123,7 @@ func TestThreeVoters(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := read(first, time.Minute); !errors.Is(err, ErrNotOwner) {
-			t.Errorf("a read without a quorum = %v", err)
+			t.Errorf("a read without a quorum = %v, want ErrNotOwner", err)
 		}
 		time.Sleep(20 * time.Second)
 		second, later := owner(voters)
@@ -144,7 +144,7 @@ func TestThreeVoters(t *testing.T) {
 			}
 		}
 		if ids := second.ids(); len(ids) != 2 || ids[1] != job.NewID(1, 3) {
-			t.Errorf("committed %v", ids)
+			t.Errorf("committed %v, want 2 of them and [1] %v", ids, job.NewID(1, 3))
 		}
 	})
 }

@@ -21,7 +21,7 @@ func TestAvoidances(t *testing.T) {
 	}
 	as.Add(later, hard("c", 20)) // what is over goes
 	if len(as) != 2 {
-		t.Errorf("avoidances %v", as)
+		t.Errorf("avoidances %v, want 2 of them", as)
 	}
 	for i := range 2 * maxAvoid {
 		as.Add(now, avoid(fmt.Sprint(i), 100+i))

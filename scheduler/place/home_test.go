@@ -29,7 +29,7 @@ func TestNearestAreCompared(t *testing.T) {
 	task.Policy = &policy.Topology{}
 	where := func() string { return p.Decide(task, 77, now).Host.Name() }
 	if got := where(); got != "400" {
-		t.Errorf("it goes to %s, not to this host", got)
+		t.Errorf(`it goes to %s, not to this host, want "400"`, got)
 	}
 	table.Host("p-400").SetFree(contract.Free{})
 	table.Count(now)
@@ -68,13 +68,13 @@ func TestHomes(t *testing.T) {
 		}
 	}
 	if got := HomeOf(p.Parts(task, "rack", 6), 6).Value; got != "r2" {
-		t.Errorf("the nearest of equal racks is r2, not %s", got)
+		t.Errorf(`the nearest of equal racks is r2, not %s, want "r2"`, got)
 	}
 	busy := table.Host("p-n2")
 	busy.SetFree(contract.Free{})
 	table.Count(now)
 	if got := HomeOf(p.Parts(task, "rack", 6), 6).Value; got != "r1" {
-		t.Errorf("the nearest rack with room for all is r1, not %q", got)
+		t.Errorf(`the nearest rack with room for all is r1, not %q, want "r1"`, got)
 	}
 	if got := p.Parts(task, "shelf", 2); len(got) != 0 || HomeOf(got, 2) != (Home{}) || !(Home{}).Has(busy) {
 		t.Errorf("without labels: %v", got)
@@ -83,7 +83,7 @@ func TestHomes(t *testing.T) {
 	x.Home = Home{"rack", "r1"}
 	for h := range table.Candidates(x.Shape) {
 		if may, _ := p.MayTakeQueued(&x, h, now); may != (h.Profile.Labels["rack"] == "r1") {
-			t.Errorf("%s of rack %s may take the gang: %v", h.Name(), h.Profile.Labels["rack"], may)
+			t.Errorf("%s of rack %s may take the gang: %v, want %v", h.Name(), h.Profile.Labels["rack"], may, (h.Profile.Labels["rack"] == "r1"))
 		}
 	}
 }

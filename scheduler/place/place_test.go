@@ -263,7 +263,7 @@ func TestQueuesWhereItWouldBePassed(t *testing.T) {
 	task := aTask(table, 1, 0)
 	task.Rank.Priority = 6
 	if d := p.Decide(task, 0, now); names(d.Queue) != "k l m" || names(d.Passed) != "n o q s" {
-		t.Errorf("where seven hosts have tasks of a lower priority it queues at %q, %q", names(d.Queue), names(d.Passed))
+		t.Errorf(`where seven hosts have tasks of a lower priority it queues at %q, %q, want "k l m" and "n o q s"`, names(d.Queue), names(d.Passed))
 	}
 }
 

@@ -94,7 +94,7 @@ func TestPreferenceNeverWaits(t *testing.T) {
 	}
 	table, p = racks(3, func(i int) bool { return i == 2 })
 	if got := text(p.Decide(prefersTask(table, "rack=r2"), 0, now)); !strings.HasPrefix(got, "fits n0") {
-		t.Errorf("%s", got)
+		t.Errorf(`%s, want prefix "fits n0"`, got)
 	}
 }
 

@@ -148,7 +148,7 @@ func checkReason(t *rapid.T, why string, need job.Resources, c *Candidate) {
 // checkChoice checks that the devices of a choice are different ones on which the need fits.
 func checkChoice(t *rapid.T, x Choice, need job.Resources, c *Candidate) {
 	if len(x.Devices) != gpu.Count(need) {
-		t.Fatalf("%s: devices %v for %+v", c.Host.Name(), x.Devices, need)
+		t.Fatalf("%s: devices %v for %+v, want %v of them", c.Host.Name(), x.Devices, need, gpu.Count(need))
 	}
 	for i, uuid := range x.Devices {
 		at := slices.IndexFunc(c.Free.GPUs, func(g contract.FreeGPU) bool { return g.UUID == uuid })
@@ -185,7 +185,7 @@ func TestContract(t *testing.T) {
 
 				chosen := used.Choose([]Choice{{Index: 42}}, ask, feasible, n)
 				if chosen[0].Index != 42 || len(chosen) != 1+min(n, len(feasible)) {
-					t.Fatalf("%d choices of %d for %d: %v", len(chosen)-1, len(feasible), n, chosen)
+					t.Fatalf("%d choices of %d for %d: %v, want [0].Index 42 and %v of them", len(chosen)-1, len(feasible), n, chosen, 1+min(n, len(feasible)))
 				}
 				chosen = chosen[1:]
 				for i, x := range chosen {
@@ -311,6 +311,6 @@ func TestCheck(t *testing.T) {
 	}
 	want := `policy "best": want one of balanced, frag, pack, simple, spread, topology`
 	if err := Check("best"); err == nil || err.Error() != want {
-		t.Errorf("an unknown policy: %v", err)
+		t.Errorf("an unknown policy: %v, want an error and %v", err, want)
 	}
 }

@@ -170,7 +170,7 @@ func TestFragMindsTheMemoryOfDevices(t *testing.T) {
 	p := &Frag{}
 	got := p.Choose(nil, Ask{Need: need, Typical: typical}, remote(need, hostOf("a", 8, "h100", 500, 1000)), 1)[0]
 	if got.Devices[0] != "a1" {
-		t.Errorf("it gets %v", got.Devices)
+		t.Errorf(`it gets %v, want [0] "a1"`, got.Devices)
 	}
 }
 
@@ -299,7 +299,7 @@ func TestFillsAreBounded(t *testing.T) {
 		table.Hello(h, m, time.Time{})
 		for name, p := range Named() {
 			if got := p.Choose(nil, Ask{Need: need, Typical: typical}, []Candidate{CandidateOf(h, &h.Free)}, 1); len(got) != 1 {
-				t.Errorf("%s chooses %v", name, got)
+				t.Errorf("%s chooses %v, want 1 of them", name, got)
 			}
 			if f, ok := p.(*Frag); ok && len(f.tried) > maxTried {
 				t.Errorf("%d devices are tried", len(f.tried))

@@ -49,7 +49,7 @@ func TestSimplePrefers(t *testing.T) {
 			for i, feasible := range [][]Candidate{{c.better, c.worse}, {c.worse, c.better}} {
 				got := Simple{}.Choose(nil, Ask{Need: c.need}, feasible, 1)
 				if len(got) != 1 || got[0].Index != i {
-					t.Fatalf("of %s and %s it chooses %+v", feasible[0].Host.Name(), feasible[1].Host.Name(), got)
+					t.Fatalf("of %s and %s it chooses %+v, want 1 of them and [0].Index %v", feasible[0].Host.Name(), feasible[1].Host.Name(), got, i)
 				}
 				if got[0].Why != c.why || len(got[0].Devices) != c.need.GPUs {
 					t.Errorf("reason %q, want %q; devices %v", got[0].Why, c.why, got[0].Devices)
@@ -76,7 +76,7 @@ func TestSeveralChoices(t *testing.T) {
 		}
 	}
 	if got := (Simple{}).Choose(nil, Ask{}, nil, 1); len(got) != 0 {
-		t.Errorf("of no candidates it chooses %v", got)
+		t.Errorf("of no candidates it chooses %v, want none", got)
 	}
 }
 

@@ -17,12 +17,12 @@ func TestTypicalIsBounded(t *testing.T) {
 		}
 		typical.Asked(job.Resources{CPUs: i, GPUShare: 0.5}, 1)
 		if len(typical.kinds) > maxKinds || len(typical.index) != len(typical.kinds) || typical.total > maxAsked {
-			t.Fatalf("after %d: %d kinds, %d indexed, %d requests", i, len(typical.kinds), len(typical.index), typical.total)
+			t.Fatalf("after %d: %d kinds, %d indexed, %d requests, want at most %v, %v and at most %v", i, len(typical.kinds), len(typical.index), typical.total, maxKinds, len(typical.kinds), maxAsked)
 		}
 	}
 	typical.Asked(job.Resources{CPUs: 1}, 1<<60)
 	if n := typical.kinds[typical.index[kind{cpus: 1}]].count; n != maxAtOnce {
-		t.Errorf("one job counts %d times", n)
+		t.Errorf("one job counts %d times, want %v", n, maxAtOnce)
 	}
 	a := typical.kinds[typical.index[kind{cpus: 4, gpus: 1, milli: 1000}]]
 	b := typical.kinds[typical.index[kind{cpus: 2, gpus: 2, milli: 1000}]]
@@ -41,7 +41,7 @@ func TestTypicalForgetsTheOld(t *testing.T) {
 	for range 100 {
 		typical.Asked(recent, maxAtOnce)
 		if typical.total > maxAsked {
-			t.Fatalf("%d requests are counted", typical.total)
+			t.Fatalf("%d requests are counted, want at most %v", typical.total, maxAsked)
 		}
 	}
 	if share := float64(typical.kinds[0].count) / float64(typical.total); typical.kinds[0].cpus != 4 || share > 0.01 {

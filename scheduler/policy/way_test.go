@@ -89,6 +89,6 @@ func TestClaimedCost(t *testing.T) {
 	feasible := remote(need, honest, liar)
 	feasible[0].Host.Distance, feasible[1].Host.Distance = fleet.DistanceOf(time.Microsecond), fleet.DistanceOf(time.Millisecond)
 	if x := (&Topology{}).Choose(nil, Ask{Need: need}, feasible, 1)[0]; feasible[x.Index].Host.Name() != "a" {
-		t.Errorf("the task goes to %s: %s", feasible[x.Index].Host.Name(), x.Why)
+		t.Errorf(`the task goes to %s: %s, want "a"`, feasible[x.Index].Host.Name(), x.Why)
 	}
 }

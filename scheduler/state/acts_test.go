@@ -66,7 +66,7 @@ func TestActsAndPlacements(t *testing.T) {
 	var begun []int
 	state.EachBegun(j, []job.Range{{First: 0, Last: 599}}, func(i int) bool { begun = append(begun, i); return true })
 	if !reflect.DeepEqual(begun, []int{4}) {
-		t.Errorf("the tasks %v have an attempt", begun)
+		t.Errorf("the tasks %v have an attempt, want %v", begun, []int{4})
 	}
 }
 
@@ -90,6 +90,6 @@ func TestActsAreBounded(t *testing.T) {
 	table.Apply(job.HoldRecord{Job: id(0), At: start}, 1000, job.Epoch{})
 	rows, err := j.TakeRows()
 	if err != nil || len(rows[0].Data) > 40<<10 {
-		t.Errorf("the header has %d bytes, %v", len(rows[0].Data), err)
+		t.Errorf("the header has %d bytes, %v, want no error and at most %v", len(rows[0].Data), err, 40<<10)
 	}
 }

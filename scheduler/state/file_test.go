@@ -58,7 +58,7 @@ func TestLargeJobFileIsOnDiskAlone(t *testing.T) {
 	}
 	rows := disk.Rows(j.ID, "", "")
 	if n := len(rows[0].Data); n > 2000 {
-		t.Errorf("the header has %d bytes", n)
+		t.Errorf("the header has %d bytes, want at most 2000", n)
 	}
 	if got, err := state.OpenFile(j.File.Digest(), disk.File(j.ID)); err != nil || !reflect.DeepEqual(got, spec) {
 		t.Errorf("the file on disk is another one (%v)", err)
@@ -68,7 +68,7 @@ func TestLargeJobFileIsOnDiskAlone(t *testing.T) {
 		t.Fatalf("decoded %+v, %v", again, err)
 	}
 	if more := take(t, again); len(more) > 0 {
-		t.Errorf("a job that was read has %d rows to save", len(more))
+		t.Errorf("a job that was read has %d rows to save, want none", len(more))
 	}
 	whole, err1 := spec.Layout()
 	lean, err2 := again.Spec.Layout()
@@ -85,7 +85,7 @@ func TestDamagedJobFile(t *testing.T) {
 	damaged[len(text)/2] ^= 1
 	for name, text := range map[string][]byte{"missing": nil, "cut": text[:len(text)-1], "changed": damaged} {
 		if _, err := state.OpenFile(j.File.Digest(), text); !errors.Is(err, state.ErrDamaged) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v, want state.ErrDamaged", name, err)
 		}
 	}
 }
@@ -116,13 +116,13 @@ func TestJobFileOfOlderVersion(t *testing.T) {
 	disk.Save(old, nil)
 	disk.Save(take(t, j), nil)
 	if n := len(disk.Rows(j.ID, "", "")[0].Data); n > 2000 {
-		t.Errorf("the header has %d bytes", n)
+		t.Errorf("the header has %d bytes, want at most 2000", n)
 	}
 	if got, err := state.OpenFile(j.File.Digest(), disk.File(j.ID)); err != nil || !reflect.DeepEqual(got, spec) {
 		t.Errorf("the file on disk is another one (%v)", err)
 	}
 	again, err := state.Decode(disk.Rows(j.ID, "", ""))
 	if err != nil || again.Counts() != j.Counts() || again.Len() != 3 {
-		t.Errorf("decoded %+v, %v", again, err)
+		t.Errorf("decoded %+v, %v, want no error, Counts() %v and Len() 3", again, err, j.Counts())
 	}
 }

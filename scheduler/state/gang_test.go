@@ -149,7 +149,7 @@ func TestPreemptedGangs(t *testing.T) {
 		g.do(c.ends...).do(assignGang(0, n), assignGang(3, 1))
 		for i := range 6 {
 			if got := state.Preempted(j, i); got != (c.want && i < 3) {
-				t.Errorf("%s: task %d: preempted is %v", name, i, got)
+				t.Errorf("%s: task %d: preempted is %v, want %v", name, i, got, (c.want && i < 3))
 			}
 		}
 	}
@@ -295,7 +295,7 @@ func TestGangsAsParents(t *testing.T) {
 		g.do(exits(5, 1, 143))
 		want("the gang has failed", free+" "+free+" "+never)
 		if got := fmt.Sprint(state.TaskStatesOf(g.table.Job(id(0)))); got != fmt.Sprintf("{[{0 0}] [{1 %d}] []}", job.MaxIndex) {
-			t.Errorf("states %s", got)
+			t.Errorf("states %s, want %v", got, fmt.Sprintf("{[{0 0}] [{1 %d}] []}", job.MaxIndex))
 		}
 	}
 }

@@ -67,20 +67,20 @@ func TestCheckpointsCostNoRetry(t *testing.T) {
 	}
 	for n := 1; n <= 100; n++ {
 		if s := run(n, 85); s != job.Pending {
-			t.Fatalf("after checkpoint %d it is %s", n, s)
+			t.Fatalf("after checkpoint %d it is %s, want %v", n, s, job.Pending)
 		}
 	}
 	if x := state.Outcomes(j, 0); len(x) != job.MaxOutcomes+1 || x[16].Exit.State != job.Preempted || x[16].Exit.Reason != "it saved its state" || x[16].N != 100 {
 		t.Errorf("outcomes %+v", x)
 	}
 	if s := run(101, 1); s != job.Pending {
-		t.Errorf("after a failure it is %s", s)
+		t.Errorf("after a failure it is %s, want %v", s, job.Pending)
 	}
 	if s := run(102, 85); s != job.Pending {
-		t.Errorf("after another checkpoint it is %s", s)
+		t.Errorf("after another checkpoint it is %s, want %v", s, job.Pending)
 	}
 	if s := run(103, 1); s != job.Failed {
-		t.Errorf("after two failures it is %s", s)
+		t.Errorf("after two failures it is %s, want %v", s, job.Failed)
 	}
 }
 
@@ -178,7 +178,7 @@ func TestOutcomesAreBounded(t *testing.T) {
 			}
 		}
 		if size > 400*tt.kept {
-			t.Errorf("%+v: the row has %d bytes", tt, size)
+			t.Errorf("%+v: the row has %d bytes, want at most %v", tt, size, 400*tt.kept)
 		}
 		if tt.tasks > 1000 {
 			continue
@@ -241,7 +241,7 @@ func TestPreempted(t *testing.T) {
 			table.Apply(r, uint64(i+2), job.Epoch{Term: 1})
 		}
 		if got := state.Preempted(j, 0); got != tt.want {
-			t.Errorf("%s: preempted is %v", name, got)
+			t.Errorf("%s: preempted is %v, want %v", name, got, tt.want)
 		}
 	}
 }

@@ -166,7 +166,7 @@ func TestRecordsAndRowsAgree(t *testing.T) {
 			}
 			for _, v := range now {
 				if v.Counts != job.CountsOf(v.Tasks) {
-					t.Fatalf("counts %v of %v", v.Counts, v.Tasks)
+					t.Fatalf("counts %v of %v, want %v", v.Counts, v.Tasks, job.CountsOf(v.Tasks))
 				}
 				checkOutcomes(t, &v)
 				checkGangs(t, &v)
@@ -178,7 +178,7 @@ func TestRecordsAndRowsAgree(t *testing.T) {
 				}
 				rows.Save(taken, nil)
 				if again, _ := j.TakeRows(); len(again) != 0 {
-					t.Fatalf("a second TakeRows returns %d rows", len(again))
+					t.Fatalf("a second TakeRows returns %d rows, want none", len(again))
 				}
 			}
 			for j := range rows {
@@ -257,7 +257,7 @@ func FuzzDecode(f *testing.F) {
 		v := j.View(0, j.Len())
 		state.AddEarlier(v.Tasks, j)
 		if v.Counts != job.CountsOf(v.Tasks) {
-			t.Fatalf("counts %v of %v", v.Counts, v.Tasks)
+			t.Fatalf("counts %v of %v, want %v", v.Counts, v.Tasks, job.CountsOf(v.Tasks))
 		}
 	})
 }
@@ -291,7 +291,7 @@ func TestOneRecordSavesLittle(t *testing.T) {
 			size += len(r.Data)
 		}
 		if len(rows) > 3 || size > 10_000 {
-			t.Errorf("the end of task %d saves %d bytes in %d rows", task, size, len(rows))
+			t.Errorf("the end of task %d saves %d bytes in %d rows, want at most 3 and at most 10_000", task, size, len(rows))
 		}
 	}
 }
@@ -314,7 +314,7 @@ func TestTailsLeaveMemory(t *testing.T) {
 		d.Save(rows, nil)
 		j.DropTails()
 		if got := j.Task(1).Exit.Tail; got != "" {
-			t.Errorf("attempt %d: the tail %q is still in memory", n, got)
+			t.Errorf("attempt %d: the tail %q is still in memory, want none", n, got)
 		}
 		v := j.View(0, 2)
 		from, to := state.TailParts(0, 2)
@@ -350,10 +350,10 @@ func TestCancelOfSomeTasks(t *testing.T) {
 	some := []job.Range{{First: 1, Last: 300}}
 	j := apply(t, 600, job.AssignRecord{Attempt: attempt(0, 1)}, job.AssignRecord{Attempt: attempt(5, 1)}, job.CancelRecord{Job: id(0), Tasks: some, Reason: "enough", At: start})
 	if c := j.Counts(); c.Of(job.Cancelled) != 299 || c.Of(job.Reserved) != 2 || c.Of(job.Pending) != 299 {
-		t.Errorf("counts %v", c)
+		t.Errorf("counts %v, want Of(job.Cancelled) 299, Of(job.Reserved) 2 and Of(job.Pending) 299", c)
 	}
 	if j.Ending(0) != job.NotEnding || j.Ending(5) != job.EndsCancelled || j.Task(5).Reason.Detail != "enough" {
-		t.Errorf("task 0 ends: %d, task 5: %d, %s", j.Ending(0), j.Ending(5), j.Task(5).Reason)
+		t.Errorf(`task 0 ends: %d, task 5: %d, %s, want %v, %v and Detail "enough"`, j.Ending(0), j.Ending(5), j.Task(5).Reason, job.NotEnding, job.EndsCancelled)
 	}
 	j = apply(t, 600, job.AssignRecord{Attempt: attempt(5, 1)}, job.CancelRecord{Job: id(0), Tasks: some, Reason: "enough", At: start}, ended(5, 1, job.Failed))
 	if x := j.Task(5); x.State != job.Cancelled || x.Reason.Detail != "enough" || j.Ending(5) != job.NotEnding {
@@ -367,7 +367,7 @@ func TestRequeue(t *testing.T) {
 	all := job.RequeueRecord{Job: id(0), Reason: "again", At: start}
 	j := apply(t, 3, job.AssignRecord{Attempt: attempt(0, 1)}, ended(0, 1, job.Succeeded), job.AssignRecord{Attempt: attempt(1, 1)}, all)
 	if x := j.Task(0); x.State != job.Pending || x.Settled != 1 || x.Runs != 0 {
-		t.Errorf("task 0: %+v", x)
+		t.Errorf("task 0: %+v, want State %v, Settled 1 and Runs 0", x, job.Pending)
 	}
 	if j.WouldTakeLate(ended(0, 1, job.Succeeded)) {
 		t.Error("the result of before counts again")
@@ -377,7 +377,7 @@ func TestRequeue(t *testing.T) {
 	}
 	j = apply(t, 3, job.AssignRecord{Attempt: attempt(1, 1)}, all, ended(1, 1, job.Cancelled), job.AssignRecord{Attempt: attempt(1, 2)})
 	if x := j.Task(1); x.State != job.Reserved || x.Attempt != 2 {
-		t.Errorf("task 1: %+v", x)
+		t.Errorf("task 1: %+v, want State %v and Attempt 2", x, job.Reserved)
 	}
 }
 
@@ -426,7 +426,7 @@ func TestRequeueAfterCancel(t *testing.T) {
 		job.RequeueRecord{Job: id(0), Tasks: []job.Range{{First: 1, Last: 2}}, At: start}, ended(0, 1, job.Cancelled), ended(1, 1, job.Cancelled))
 	for i, want := range []job.State{job.Cancelled, job.Pending, job.Pending} {
 		if x := j.Task(i); x.State != want {
-			t.Errorf("task %d is %s, %s", i, x.State, x.Reason)
+			t.Errorf("task %d is %s, %s, want %v", i, x.State, x.Reason, want)
 		}
 	}
 }
@@ -470,9 +470,9 @@ func TestCodesOfALiar(t *testing.T) {
 		table.Apply(job.ResultRecord{Attempt: a, Exit: job.Exit{State: job.Failed, Started: true, Code: (i - 1000) * 1_000_000, Ended: start}, At: start}, 3, job.Epoch{Term: 1})
 	}
 	if v := j.View(0, 0); v.Ends.Code != 255 || v.Ends.Status != 255 {
-		t.Errorf("ends %+v", v.Ends)
+		t.Errorf("ends %+v, want Code 255 and Status 255", v.Ends)
 	}
 	if n := testing.AllocsPerRun(10, func() { j.View(0, 0) }); n > 2 {
-		t.Errorf("a view takes %v allocations", n)
+		t.Errorf("a view takes %v allocations, want at most 2", n)
 	}
 }

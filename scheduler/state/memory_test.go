@@ -150,7 +150,7 @@ func TestRowsOfTouchedArraysOfTheVersionBefore(t *testing.T) {
 				t.Fatal(err)
 			}
 			if c := j.Counts(); c.Of(job.Cancelled) != len(touched)-again || c.Of(job.Pending) != n-len(touched) || c.Of(job.Reserved) != again {
-				t.Errorf("%s: counts %v", what, c)
+				t.Errorf("%s: counts %v, want Of(job.Cancelled) %v, Of(job.Pending) %v and Of(job.Reserved) %v", what, c, len(touched)-again, n-len(touched), again)
 			}
 			for _, i := range touched[again:] {
 				if x := j.Task(i); x.State != job.Cancelled || x.Reason.Detail != "enough" || !x.Ended.Equal(start) || !x.Closed.Equal(start) {
@@ -158,7 +158,7 @@ func TestRowsOfTouchedArraysOfTheVersionBefore(t *testing.T) {
 				}
 			}
 			if m := state.Memory(j); m > 5000 {
-				t.Errorf("%s: %d bytes of memory", what, m)
+				t.Errorf("%s: %d bytes of memory, want at most 5000", what, m)
 			}
 			return j
 		}
@@ -178,7 +178,7 @@ func TestRowsOfTouchedArraysOfTheVersionBefore(t *testing.T) {
 			}
 		}
 		if x := check("after", 1).Task(touched[0]); x.State != job.Reserved || x.Reason != (job.Reason{}) {
-			t.Errorf("task %d: %+v", touched[0], x)
+			t.Errorf("task %d: %+v, want State %v and Reason %v", touched[0], x, job.Reserved, (job.Reason{}))
 		}
 	}
 }
@@ -230,10 +230,10 @@ func TestTooManyActs(t *testing.T) {
 		}
 	}
 	if c := j.Counts(); c.Of(job.Cancelled) != 100 || c.Of(job.Pending) != 500 {
-		t.Errorf("counts %v", c)
+		t.Errorf("counts %v, want Of(job.Cancelled) 100 and Of(job.Pending) 500", c)
 	}
 	j = apply(t, 600, append(records, job.RequeueRecord{Job: id(0), At: start}, records[99])...)
 	if x := j.Task(99); x.Reason.Detail != "act 99" {
-		t.Errorf("a value that no task has keeps others out: %s", x.Reason.Detail)
+		t.Errorf(`a value that no task has keeps others out: %s, want "act 99"`, x.Reason.Detail)
 	}
 }

@@ -99,7 +99,7 @@ func TestConditions(t *testing.T) {
 			f.submit(0, "", false)
 			before := f.submit(1, "", false, c.when+":0")
 			if waits(before) != "w" {
-				t.Errorf("%s of a job that waits: %s", c.when, waits(before))
+				t.Errorf(`%s of a job that waits: %s, want "w"`, c.when, waits(before))
 			}
 			switch how {
 			case "succeeded":
@@ -129,18 +129,18 @@ func TestAllAndAny(t *testing.T) {
 	some := f.submit(3, "", false, "afterok:0?afterok:1")
 	f.end(0, 0, job.Failed)
 	if waits(all) != "N" || waits(some) != "w" {
-		t.Errorf("one has failed: all %s, any %s", waits(all), waits(some))
+		t.Errorf(`one has failed: all %s, any %s, want "N" and "w"`, waits(all), waits(some))
 	}
 	f.end(1, 0, job.Succeeded)
 	if waits(all) != "N" || waits(some) != "-" {
-		t.Errorf("the other one has succeeded: all %s, any %s", waits(all), waits(some))
+		t.Errorf(`the other one has succeeded: all %s, any %s, want "N" and "-"`, waits(all), waits(some))
 	}
 	if n := f.table.Parents.Links(); n != 1 {
 		t.Errorf("%d dependencies are waited for, want that of the failed job", n)
 	}
 	none := f.submit(4, "", false, "afterok:0?afternotok:1")
 	if waits(none) != "N" {
-		t.Errorf("none can be met: %s", waits(none))
+		t.Errorf(`none can be met: %s, want "N"`, waits(none))
 	}
 }
 
@@ -151,19 +151,19 @@ func TestRequeueOfTheParent(t *testing.T) {
 	ok, bad := f.submit(1, "", false, "afterok:0"), f.submit(2, "", false, "afternotok:0")
 	f.end(0, 0, job.Failed)
 	if waits(ok) != "N" || waits(bad) != "-" {
-		t.Fatalf("after the failure: %s, %s", waits(ok), waits(bad))
+		t.Fatalf(`after the failure: %s, %s, want "N" and "-"`, waits(ok), waits(bad))
 	}
 	f.requeue(0)
 	if waits(ok) != "w" || waits(bad) != "-" {
-		t.Errorf("after the requeue: %s, %s", waits(ok), waits(bad))
+		t.Errorf(`after the requeue: %s, %s, want "w" and "-"`, waits(ok), waits(bad))
 	}
 	f.end(0, 0, job.Succeeded)
 	if waits(ok) != "-" || waits(bad) != "-" {
-		t.Errorf("after the success: %s, %s", waits(ok), waits(bad))
+		t.Errorf(`after the success: %s, %s, want "-" and "-"`, waits(ok), waits(bad))
 	}
 	f.requeue(0).apply(job.CancelRecord{Job: id(0), At: start}).apply(job.PurgeRecord{Job: id(0)})
 	if waits(ok) != "-" || f.table.Parents.Links() != 0 {
-		t.Errorf("after the purge: %s, %d dependencies are waited for", waits(ok), f.table.Parents.Links())
+		t.Errorf(`after the purge: %s, %d dependencies are waited for, want "-" and 0`, waits(ok), f.table.Parents.Links())
 	}
 }
 
@@ -176,11 +176,11 @@ func TestLateSuccessOfTheParent(t *testing.T) {
 	j := f.submit(1, "", false, "afterok:0")
 	f.apply(job.AssignRecord{Attempt: attempt(0, 1), Node: "n"}).apply(job.UnassignRecord{Attempt: attempt(0, 1), Proof: job.ProofExpired, At: f.at})
 	if waits(j) != "N" {
-		t.Fatalf("after NODE_FAIL: %s", waits(j))
+		t.Fatalf(`after NODE_FAIL: %s, want "N"`, waits(j))
 	}
 	f.apply(ended(0, 1, job.Succeeded))
 	if waits(j) != "-" {
-		t.Errorf("after the late success: %s", waits(j))
+		t.Errorf(`after the late success: %s, want "-"`, waits(j))
 	}
 }
 
@@ -200,28 +200,28 @@ func TestKillOnInvalidDependency(t *testing.T) {
 		}
 	}
 	if waits(patient) != "N" || waits(anyway) != "-" {
-		t.Errorf("the others: %s, %s", waits(patient), waits(anyway))
+		t.Errorf(`the others: %s, %s, want "N" and "-"`, waits(patient), waits(anyway))
 	}
 	if len(f.last.Others) != 5 {
-		t.Errorf("%d jobs have changed", len(f.last.Others))
+		t.Errorf("%d jobs have changed, want 5", len(f.last.Others))
 	}
 	why := f.table.Job(id(2)).Task(0).Reason
 	if want := "its dependency can never be met: afterok:" + string(id(1)) + ": it is CANCELLED"; why.Detail != want || why.Word != state.ReasonCancelled {
-		t.Errorf("the reason is %q", why)
+		t.Errorf("the reason is %q, want Detail %v and Word %v", why, want, state.ReasonCancelled)
 	}
 	if at := diamond.ClosedAt(); !at.Equal(f.at) {
 		t.Errorf("it ended at %s", at)
 	}
 	late := f.submit(6, "", true, "afterok:5")
 	if late.State() != job.Cancelled {
-		t.Errorf("one that is submitted afterwards is %s", late.State())
+		t.Errorf("one that is submitted afterwards is %s, want %v", late.State(), job.Cancelled)
 	}
 	if f.requeue(6); late.State() != job.Cancelled {
-		t.Errorf("and requeued, it is %s", late.State())
+		t.Errorf("and requeued, it is %s, want %v", late.State(), job.Cancelled)
 	}
 	f.requeue(0).end(0, 0, job.Succeeded).requeue(1)
 	if j := f.table.Job(id(1)); j.State() != job.Pending || waits(j) != "-" || waits(patient) != "w" {
-		t.Errorf("after requeues: %s %s, and after it %s", j.State(), waits(j), waits(patient))
+		t.Errorf(`after requeues: %s %s, and after it %s, want %v, "-" and "w"`, j.State(), waits(j), waits(patient), job.Pending)
 	}
 }
 
@@ -247,40 +247,40 @@ func TestCorresponding(t *testing.T) {
 	f.submit(0, "10-14", false)
 	j := f.submit(1, "8-14:2", false, "aftercorr:0") // 8 10 12 14
 	if waits(j) != "Nwww" {
-		t.Fatalf("at first: %s", waits(j))
+		t.Fatalf(`at first: %s, want "Nwww"`, waits(j))
 	}
 	f.end(0, 2, job.Succeeded) // 12
 	if waits(j) != "Nw-w" || len(f.last.Others) != 1 || !reflect.DeepEqual(f.last.Others[0].Freed, []job.Range{{First: 2, Last: 2}}) {
-		t.Errorf("after 12: %s, changed %+v", waits(j), f.last.Others)
+		t.Errorf(`after 12: %s, changed %+v, want "Nw-w", 1 of them and [0].Freed %v`, waits(j), f.last.Others, []job.Range{{First: 2, Last: 2}})
 	}
 	f.end(0, 1, job.Succeeded) // 11 has no counterpart
 	if len(f.last.Others) != 0 {
-		t.Errorf("after 11: %+v", f.last.Others)
+		t.Errorf("after 11: %+v, want none", f.last.Others)
 	}
 	f.end(0, 0, job.Failed) // 10
 	if waits(j) != "NN-w" {
-		t.Errorf("after 10: %s", waits(j))
+		t.Errorf(`after 10: %s, want "NN-w"`, waits(j))
 	}
 	f.apply(job.RequeueRecord{Job: id(0), Failed: true, At: f.at})
 	if waits(j) != "Nw-w" {
-		t.Errorf("after the requeue of 10: %s", waits(j))
+		t.Errorf(`after the requeue of 10: %s, want "Nw-w"`, waits(j))
 	}
 	f.end(0, 0, job.Succeeded).end(0, 4, job.Succeeded)
 	if waits(j) != "N---" {
-		t.Errorf("after 10 and 14: %s", waits(j))
+		t.Errorf(`after 10 and 14: %s, want "N---"`, waits(j))
 	}
 	killed := f.submit(2, "8-14:2", true, "aftercorr:0")
 	if waits(killed) != "N---" || killed.Task(0).State != job.Cancelled || killed.Task(1).State != job.Pending {
-		t.Errorf("with kill_on_invalid_dep: %s, the first is %s, the second %s", waits(killed), killed.Task(0).State, killed.Task(1).State)
+		t.Errorf(`with kill_on_invalid_dep: %s, the first is %s, the second %s, want "N---", %v and %v`, waits(killed), killed.Task(0).State, killed.Task(1).State, job.Cancelled, job.Pending)
 	}
 	f.end(0, 3, job.Succeeded) // the parent has ended: its tasks may be on disk only
 	late := f.submit(3, "10-11", false, "aftercorr:0")
 	if waits(late) != "ww" || f.table.Parents.Awaited(id(0)) != (state.Awaited{Ask: true, Tasks: true}) {
-		t.Errorf("after its end: %s, %+v", waits(late), f.table.Parents.Awaited(id(0)))
+		t.Errorf(`after its end: %s, %+v, want "ww" and %v`, waits(late), f.table.Parents.Awaited(id(0)), (state.Awaited{Ask: true, Tasks: true}))
 	}
 	f.apply(job.ParentRecord{Parent: id(0), State: job.Succeeded, Tasks: state.TaskStatesOf(f.table.Job(id(0))), At: f.at})
 	if waits(late) != "--" || f.table.Parents.Awaited(id(0)) != (state.Awaited{}) {
-		t.Errorf("after the answer: %s, %+v", waits(late), f.table.Parents.Awaited(id(0)))
+		t.Errorf(`after the answer: %s, %+v, want "--" and %v`, waits(late), f.table.Parents.Awaited(id(0)), (state.Awaited{}))
 	}
 }
 
@@ -309,7 +309,7 @@ func TestDelayAfterTheStart(t *testing.T) {
 		f.apply(job.ParentRecord{Parent: id(n), State: job.Running, Started: true, Since: f.at.Add(-ago), At: f.at})
 	}
 	if want := (state.Awaited{Start: true}); f.table.Parents.Awaited(id(0)) != want {
-		t.Errorf("awaited: %+v", f.table.Parents.Awaited(id(0)))
+		t.Errorf("awaited: %+v, want %v", f.table.Parents.Awaited(id(0)), want)
 	}
 	began(0, 3*time.Minute)
 	if waits(all) != "w" || waits(some) != "-" || !some.Waits.DueAt().Equal(f.at.Add(7*time.Minute)) {
@@ -326,7 +326,7 @@ func TestDelayAfterTheStart(t *testing.T) {
 		}
 	}
 	if f.table.Parents.Awaited(id(0)) != (state.Awaited{}) {
-		t.Errorf("afterwards: %+v", f.table.Parents.Awaited(id(0)))
+		t.Errorf("afterwards: %+v, want %v", f.table.Parents.Awaited(id(0)), (state.Awaited{}))
 	}
 }
 
@@ -347,11 +347,11 @@ func TestParentOfAnotherOwner(t *testing.T) {
 	}
 	told(job.ParentRecord{State: job.Failed, Started: true})
 	if waits(ok) != "N" || waits(anyhow) != "-" {
-		t.Errorf("after the failure: %s %s", waits(ok), waits(anyhow))
+		t.Errorf(`after the failure: %s %s, want "N" and "-"`, waits(ok), waits(anyhow))
 	}
 	told(job.ParentRecord{State: job.Pending})
 	if waits(ok) != "w" {
-		t.Errorf("after the requeue: %s", waits(ok))
+		t.Errorf(`after the requeue: %s, want "w"`, waits(ok))
 	}
 	f.submit(2, "", false, "afternotok:x")
 	f.submit(3, "0-3", false, "aftercorr:x")
@@ -361,7 +361,7 @@ func TestParentOfAnotherOwner(t *testing.T) {
 	}
 	for _, j := range []*state.Job{ok, f.table.Job(id(3))} {
 		if why := j.Waits.NeverWhy(0); !strings.Contains(why, "deleted") {
-			t.Errorf("the reason is %q", why)
+			t.Errorf(`the reason is %q, want "deleted" in it`, why)
 		}
 	}
 	if told(job.ParentRecord{State: job.Succeeded}) {
@@ -405,20 +405,20 @@ func TestManyChildren(t *testing.T) {
 		list = append(list, f.table.Job(id(i)))
 	}
 	if each := (heap() - before - without) / n; each > 600 {
-		t.Errorf("a dependency takes %.0f bytes", each)
+		t.Errorf("a dependency takes %.0f bytes, want at most 600", each)
 	}
 	began := cpuTime(t)
 	f.end(n, 0, job.Succeeded)
 	took := cpuTime(t) - began
 	if len(f.last.Others) != n || f.table.Parents.Links() != 0 {
-		t.Errorf("%d jobs have changed, %d dependencies are waited for", len(f.last.Others), f.table.Parents.Links())
+		t.Errorf("%d jobs have changed, %d dependencies are waited for, want %v and 0", len(f.last.Others), f.table.Parents.Links(), n)
 	}
 	if took > time.Second {
-		t.Errorf("it took %s of a CPU", took)
+		t.Errorf("it took %s of a CPU, want at most %v", took, time.Second)
 	}
 	for _, j := range list {
 		if waits(j) != "-" {
-			t.Fatalf("%s waits: %s", j.ID, waits(j))
+			t.Fatalf(`%s waits: %s, want "-"`, j.ID, waits(j))
 		}
 	}
 }

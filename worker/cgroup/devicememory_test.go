@@ -61,13 +61,13 @@ func TestDeviceMemoryIsBounded(t *testing.T) {
 		return string(text), err
 	}
 	if got, err := place(t, []string{DMem}, "dmem.capacity", "tree/task/dmem.max"); err != nil || got != "nvidia/0000:01:00/vidmem 42949672960" {
-		t.Errorf("%q, %v", got, err)
+		t.Errorf(`%q, %v, want no error and "nvidia/0000:01:00/vidmem 42949672960"`, got, err)
 	}
 	if got, err := place(t, nil, "dmem.capacity", "tree/task/dmem.max"); err != nil || got != "" {
-		t.Errorf("without the controller: %q, %v", got, err)
+		t.Errorf("without the controller: %q, %v, want no error and none", got, err)
 	}
 	if got, err := place(t, []string{DMem}, "tree/task/dmem.max"); err != nil || got != "" {
-		t.Errorf("without a list of regions: %q, %v", got, err)
+		t.Errorf("without a list of regions: %q, %v, want no error and none", got, err)
 	}
 	if _, err := place(t, []string{DMem}, "dmem.capacity"); err == nil {
 		t.Error("a bound that cannot be written was no error")

@@ -94,10 +94,10 @@ func TestProgramOfAFilter(t *testing.T) {
 // Version 1 has a rule for each minor number that is closed, or one for the major number.
 func TestRulesOfVersion1(t *testing.T) {
 	if got := fmt.Sprint((Closed{Major: 195, Minors: 256}).denials()); got != "[{devices.deny c 195:* rwm}]" {
-		t.Errorf("a whole major: %s", got)
+		t.Errorf(`a whole major: %s, want "[{devices.deny c 195:* rwm}]"`, got)
 	}
 	if got := fmt.Sprint((Closed{Major: 507, Minors: 5, Open: []uint32{1, 3, 9}}).denials()); got != "[{devices.deny c 507:0 rwm} {devices.deny c 507:2 rwm} {devices.deny c 507:4 rwm}]" {
-		t.Errorf("but for two minors: %s", got)
+		t.Errorf(`but for two minors: %s, want "[{devices.deny c 507:0 rwm} {devices.deny c 507:2 rwm} {devices.deny c 507:4 rwm}]"`, got)
 	}
 }
 

@@ -33,6 +33,6 @@ func TestOOMKillsOfVersion2(t *testing.T) {
 		}
 	}
 	if n, _ := tree.OOMKills("absent"); n != -1 {
-		t.Errorf("%d kills without the controller", n)
+		t.Errorf("%d kills without the controller, want -1", n)
 	}
 }

@@ -29,7 +29,7 @@ func TestSignalReachesWhatIsForked(t *testing.T) {
 				within(t, tree, "the task does not fork", func() bool { return len(tree.Members("forks")) > 10 })
 				tree.Signal("forks", syscall.SIGTERM)
 				if status := reap(t, pid); status.Signal() != syscall.SIGTERM {
-					t.Fatalf("%v", status)
+					t.Fatalf("%v, want Signal() %v", status, syscall.SIGTERM)
 				}
 				within(t, tree, "some missed the signal", func() bool { return tree.Empty("forks") })
 			}

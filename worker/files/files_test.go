@@ -290,12 +290,12 @@ func TestFilesAreThereAtStart(t *testing.T) {
 	got := r.begun(k.Attempt)
 	text, err := os.ReadFile(filepath.Join(got.Files, "b"))
 	if err != nil || string(text) != "2" {
-		t.Errorf("%q, %v", text, err)
+		t.Errorf(`%q, %v, want no error and "2"`, text, err)
 	}
 	r.d.Driven(exited(k.Attempt))
 	r.next()
 	if entries, err := os.ReadDir(r.cfg.staging()); err != nil || len(entries) != 0 {
-		t.Errorf("left behind: %v, %v", entries, err)
+		t.Errorf("left behind: %v, %v, want no error and none", entries, err)
 	}
 }
 
@@ -311,7 +311,7 @@ func TestTaskWaitsForHolder(t *testing.T) {
 	<-h.asked
 	e := r.event(func(e worker.DriverEvent) bool { return strings.Contains(e.Detail, "it does not answer") })
 	if e.Kind != worker.DriverStarting || e.Attempt != k.Attempt {
-		t.Errorf("%+v", e)
+		t.Errorf("%+v, want Kind %v and Attempt %v", e, worker.DriverStarting, k.Attempt)
 	}
 	close(h.there)
 	r.begun(k.Attempt)
@@ -403,7 +403,7 @@ func TestTaskEndsWhileFilesAreFetched(t *testing.T) {
 				t.Error("it was started")
 			}
 			if entries, err := os.ReadDir(r.cfg.staging()); err != nil || len(entries) != 0 {
-				t.Errorf("left behind: %v, %v", entries, err)
+				t.Errorf("left behind: %v, %v, want no error and none", entries, err)
 			}
 		})
 	}
@@ -428,7 +428,7 @@ func TestNextDaemonContinues(t *testing.T) {
 	close(h.there)
 	got := r.begun(k.Attempt)
 	if got.Env[0] != "A=b" || got.Deadline != k.Deadline {
-		t.Errorf("it became %+v", got)
+		t.Errorf(`it became %+v, want Env[0] "A=b" and Deadline %v`, got, k.Deadline)
 	}
 	// A third daemon keeps the task's files, though the task ended before that daemon started.
 	r.scratch(got, map[string]string{"out": "x"})
@@ -436,14 +436,14 @@ func TestNextDaemonContinues(t *testing.T) {
 	r.inner.found = []worker.DriverEvent{exited(k.Attempt)}
 	r.run()
 	if found, err = r.d.Adopt(t.Context()); err != nil || len(found) != 1 {
-		t.Fatalf("adopted %+v, %v", found, err)
+		t.Fatalf("adopted %+v, %v, want no error and 1 of them", found, err)
 	}
 	p, err := r.d.Ended(k.Attempt)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if names, err := pack(t, p, false, "."); err != nil || names != "out=x" {
-		t.Errorf("%q, %v", names, err)
+		t.Errorf(`%q, %v, want no error and "out=x"`, names, err)
 	}
 }
 
@@ -466,11 +466,11 @@ func TestKeep(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := pack(t, living, true, "out"); !errors.Is(err, ErrNone) || !strings.Contains(err.Error(), "out is a link that leads out") {
-		t.Errorf("a link that leads outside: %v", err)
+		t.Errorf(`a link that leads outside: %v, want ErrNone and "out is a link that leads out" in it`, err)
 	}
 	r.d.Driven(exited(k.Attempt))
 	if e := r.next(); e.Exit.Code != 3 {
-		t.Errorf("%+v", e)
+		t.Errorf("%+v, want Exit.Code 3", e)
 	}
 	if err := os.RemoveAll(dir); err != nil { // as it is once nobody needs it
 		t.Fatal(err)
@@ -496,13 +496,13 @@ func TestKeep(t *testing.T) {
 		}
 	}
 	if _, err := pack(t, p, false, "other"); !errors.Is(err, ErrNone) {
-		t.Errorf("what was not asked for: %v", err)
+		t.Errorf("what was not asked for: %v, want ErrNone", err)
 	}
 	if !slices.Equal(p.Missing, []string{"none/*", "up/*"}) {
-		t.Errorf("missing: %v", p.Missing)
+		t.Errorf("missing: %v, want %v", p.Missing, []string{"none/*", "up/*"})
 	}
 	if _, err := r.d.Ended(job.Attempt{Job: k.Attempt.Job, N: 2}); !errors.Is(err, ErrNone) {
-		t.Errorf("another attempt: %v", err)
+		t.Errorf("another attempt: %v, want ErrNone", err)
 	}
 }
 
@@ -526,10 +526,10 @@ func TestKeepAfterKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !slices.Equal(p.Missing, []string{"none"}) || p.Problem != "" {
-		t.Errorf("missing %v, problem %q", p.Missing, p.Problem)
+		t.Errorf("missing %v, problem %q, want %v and none", p.Missing, p.Problem, []string{"none"})
 	}
 	if names, err := pack(t, p, false, "ckpt"); err != nil || names != "ckpt/ ckpt/a=1" {
-		t.Errorf("%q, %v", names, err)
+		t.Errorf(`%q, %v, want no error and "ckpt/ ckpt/a=1"`, names, err)
 	}
 }
 
@@ -569,7 +569,7 @@ func TestTreeIsBounded(t *testing.T) {
 		}
 		e := r.next()
 		if e.Kind != worker.DriverFailed || e.Exit.Code != neverRan || !strings.Contains(e.Exit.Reason, "scratch quota of 64KiB") {
-			t.Errorf("%d: %+v", n, e)
+			t.Errorf(`%d: %+v, want Kind %v, Exit.Code %v and Exit.Reason "scratch quota of 64KiB" in it`, n, e, worker.DriverFailed, neverRan)
 		}
 	}
 }
@@ -598,10 +598,10 @@ func TestReadAsTheUser(t *testing.T) {
 		t.Skipf("no user nobody: %v", err)
 	}
 	if names, err := pack(t, p, false, "open", "pipe"); err != nil || names != "open=open" {
-		t.Errorf("%q, %v", names, err)
+		t.Errorf(`%q, %v, want no error and "open=open"`, names, err)
 	}
 	if names, err := pack(t, p, false, "secret"); !errors.Is(err, os.ErrPermission) {
-		t.Errorf("read %q, %v", names, err)
+		t.Errorf("read %q, %v, want os.ErrPermission", names, err)
 	}
 	if text, err := os.ReadFile(filepath.Join(dir, "secret")); err != nil || string(text) != "secret" {
 		t.Errorf("this process lost its rights: %v", err)

@@ -57,7 +57,7 @@ func TestHostilePlaces(t *testing.T) {
 		}
 		for _, at := range []string{path, link} {
 			if names, err := pack(t, Place{dir: at, account: who}, false, "."); !errors.Is(err, ErrNone) || names != "" {
-				t.Errorf("from %s to %s: %q, %v", at, path, names, err)
+				t.Errorf("from %s to %s: %q, %v, want ErrNone and none", at, path, names, err)
 			}
 		}
 		if err := os.Remove(link); err != nil {
@@ -102,7 +102,7 @@ func TestKeptByTheUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n, missing, err := k.move(a, []string{"a/b/c", "no"}); n != 1 || len(missing) != 1 || err != nil {
-		t.Fatalf("%d kept, %q missing, %v", n, missing, err)
+		t.Fatalf("%d kept, %q missing, %v, want 1, 1 of them and no error", n, missing, err)
 	}
 	for _, name := range []string{".", "a", "a/b", "a/b/c"} {
 		info, err := os.Lstat(filepath.Join(k.cfg.kept(a), name))
@@ -136,10 +136,10 @@ func TestNoFIFOIsOpened(t *testing.T) {
 	}()
 	for _, glob := range []string{"f/*", "f/**", "f/x", "{f,g}/x"} {
 		if n, missing, err := k.move(a, []string{glob}); n != 0 || len(missing) != 1 || err != nil {
-			t.Errorf("keep %s: %d kept, %q missing, %v", glob, n, missing, err)
+			t.Errorf("keep %s: %d kept, %q missing, %v, want 0, 1 of them and no error", glob, n, missing, err)
 		}
 		if names, err := pack(t, Place{dir: from}, false, glob); !errors.Is(err, ErrNone) {
-			t.Errorf("copy %s: %q, %v", glob, names, err)
+			t.Errorf("copy %s: %q, %v, want ErrNone", glob, names, err)
 		}
 	}
 	root, err := os.OpenRoot(from)
@@ -149,10 +149,10 @@ func TestNoFIFOIsOpened(t *testing.T) {
 	defer root.Close()
 	// as if a directory was there a moment before
 	if names, err := fs.ReadDir(listingOf(root), "f"); !errors.Is(err, syscall.ENOTDIR) {
-		t.Errorf("list: %v, %v", names, err)
+		t.Errorf("list: %v, %v, want syscall.ENOTDIR", names, err)
 	}
 	if f, err := openDirectory(root, "f"); !errors.Is(err, syscall.ENOTDIR) {
-		t.Errorf("open: %v, %v", f, err)
+		t.Errorf("open: %v, %v, want syscall.ENOTDIR", f, err)
 	}
 	select {
 	case err := <-opened:

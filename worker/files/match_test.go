@@ -37,7 +37,7 @@ func TestListingIsBounded(t *testing.T) {
 		nested[fmt.Sprintf("a/in/%d", i)] = &fstest.MapFile{}
 	}
 	if n, err := walk(beside); err != nil || n != 2*half+3 {
-		t.Errorf("beside each other: %d entries, %v", n, err)
+		t.Errorf("beside each other: %d entries, %v, want no error and %v", n, err, 2*half+3)
 	}
 	if _, err := walk(nested); !errors.Is(err, ErrTooMany) {
 		t.Errorf("in each other: %v, want ErrTooMany", err)
@@ -63,7 +63,7 @@ func TestMatchIsBounded(t *testing.T) {
 		t.Errorf("some of them: %d, %v", len(names), err)
 	}
 	if names, err := find("*"); err != nil || len(names) != 1 {
-		t.Errorf("the directory: %d, %v", len(names), err)
+		t.Errorf("the directory: %d, %v, want no error and 1", len(names), err)
 	}
 }
 

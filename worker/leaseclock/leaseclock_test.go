@@ -87,7 +87,7 @@ func TestWatch(t *testing.T) {
 			t.Parallel()
 			h, w := newHost(), &Watch{}
 			if j := w.Look(h.read()); j != 0 {
-				t.Fatalf("the first look reported a jump of %s", j)
+				t.Fatalf("the first look reported a jump of %s, want 0", j)
 			}
 			got := tt.do(h, w)
 			if len(got) != len(tt.want) {
@@ -133,7 +133,7 @@ func TestClock(t *testing.T) {
 	}
 	deadline := began + 300*sec
 	if boot, skew := c.OnHost(deadline); boot != h.boot+300*sec || skew != wallAtBoot {
-		t.Errorf("deadline at %s, skew %s", boot, skew)
+		t.Errorf("deadline at %s, skew %s, want %v and %v", boot, skew, h.boot+300*sec, wallAtBoot)
 	}
 	h.boot, h.skew = h.boot+10*sec, h.skew+120*sec // 10 s and a pause of two minutes
 	boot, skew := c.OnHost(deadline)
@@ -149,7 +149,7 @@ func TestClock(t *testing.T) {
 	}
 	h.skew += 2 * time.Hour
 	if now := c.Now(); now-began != 2*time.Hour+130*sec {
-		t.Errorf("set forward by two hours: %s passed", now-began)
+		t.Errorf("set forward by two hours: %s passed, want %v", now-began, 2*time.Hour+130*sec)
 	}
 	if boot, _ := c.OnHost(deadline); boot != h.boot+170*sec-2*time.Hour {
 		t.Errorf("deadline in %s", boot-h.boot)
@@ -206,12 +206,12 @@ func TestReader(t *testing.T) {
 			})
 			for range 5 {
 				if d := (read().Skew() - wallAtBoot).Abs(); d > apart {
-					t.Errorf("skew is off by %s", d)
+					t.Errorf("skew is off by %s, want at most %v", d, apart)
 				}
 			}
 			h.skew += 7 * sec
 			if d := (read().Skew() - wallAtBoot - 7*sec).Abs(); d > apart {
-				t.Errorf("after a jump skew is off by %s", d)
+				t.Errorf("after a jump skew is off by %s, want at most %v", d, apart)
 			}
 		})
 	}

@@ -95,7 +95,7 @@ func TestGroupsThatOthersShare(t *testing.T) {
 	s := newTaskState(Task{Attempt: attempt, PID: 70, Group: filepath.Join(h.dir, "cgroup/freezer/muster/tasks")}, time.Now())
 	r := h.measure(s)
 	if r.cpu != 3 || r.memory != float64(10*os.Getpagesize()) || r.pids != 4 {
-		t.Errorf("reading: %+v", r)
+		t.Errorf("reading: %+v, want cpu 3, memory %v and pids 4", r, float64(10*os.Getpagesize()))
 	}
 	// The group was used before: what it counted then is not of this task.
 	now := time.Now()
@@ -352,7 +352,7 @@ func TestEndOfTasks(t *testing.T) {
 			t.Errorf("report: %+v, %v", report, err)
 		}
 		if report, err := usage.Decode(r.End(r.running[1].Attempt, 0, 8<<20)); err != nil || report.Series[usage.Memory].Max != float64(os.Getpagesize()) {
-			t.Errorf("the memory of a runner is taken for that of a task: %+v, %v", report.Series[usage.Memory], err)
+			t.Errorf("the memory of a runner is taken for that of a task: %+v, %v, want no error and Max %v", report.Series[usage.Memory], err, float64(os.Getpagesize()))
 		}
 		if again := r.End(first, 0, 0); again != nil {
 			t.Error("a second report")
@@ -370,7 +370,7 @@ func TestEndOfTasks(t *testing.T) {
 		r.err = errors.New("busy") // nobody knows what runs: all are kept
 		r.round(t.Context())
 		if n := len(r.tasks); n != 998 {
-			t.Errorf("%d tasks", n)
+			t.Errorf("%d tasks, want 998", n)
 		}
 		r.running, r.err = nil, nil
 		r.round(t.Context())

@@ -102,7 +102,7 @@ func TestLog(t *testing.T) {
 			w.Write(s, p)
 			m.add(s, p)
 			if use := diskUse(t, dir); use > MinBound {
-				t.Fatalf("seed %d: %d bytes on disk", seed, use)
+				t.Fatalf("seed %d: %d bytes on disk, want at most %v", seed, use, MinBound)
 			}
 		}
 		for _, s := range []Stream{Both, Stdout, Stderr} {
@@ -209,7 +209,7 @@ func TestFollowWaits(t *testing.T) {
 	dir := t.TempDir()
 	var follows Follows
 	if _, err := follows.Follow(t.Context(), dir, Both, 0, make(chan struct{})); !errors.Is(err, ErrClosed) {
-		t.Errorf("before Open: %v", err)
+		t.Errorf("before Open: %v, want ErrClosed", err)
 	}
 	if err := follows.Open(); err != nil {
 		t.Fatal(err)
@@ -233,20 +233,20 @@ func TestFollowWaits(t *testing.T) {
 		})
 		b := make([]byte, len(want))
 		if _, err := io.ReadFull(f, b); err != nil || string(b) != want {
-			t.Fatalf("read %q, %v", b, err)
+			t.Fatalf("read %q, %v, want no error and %v", b, err, want)
 		}
 		<-written
 	}
 	close(ended)
 	if n, err := f.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
-		t.Errorf("after the end: %d, %v", n, err)
+		t.Errorf("after the end: %d, %v, want 0 and io.EOF", n, err)
 	}
 	f.Close()
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := follows.Follow(t.Context(), filepath.Join(dir, "none"), Both, 0, nil); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("log of nothing: %v", err)
+		t.Errorf("log of nothing: %v, want os.ErrNotExist", err)
 	}
 }
 
@@ -255,7 +255,7 @@ func TestTail(t *testing.T) {
 	w := NewWriter(dir, MinBound)
 	defer w.Close()
 	if got := w.Tail(); got != "" {
-		t.Errorf("tail of nothing: %q", got)
+		t.Errorf("tail of nothing: %q, want none", got)
 	}
 	var want string
 	write := func(s string) {
@@ -372,7 +372,7 @@ func TestFollowAfterEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := late.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		t.Errorf("read after the end: %v", err)
+		t.Errorf("read after the end: %v, want io.EOF", err)
 	}
 	if err := early.Close(); err != nil {
 		t.Fatal(err)
@@ -407,6 +407,6 @@ func TestReaderOfTakenDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	if b, err := io.ReadAll(r); len(b) > 0 || err != nil {
-		t.Errorf("read %q, %v", b, err)
+		t.Errorf("read %q, %v, want none and no error", b, err)
 	}
 }

@@ -81,10 +81,10 @@ func TestNoProcessAfterTheLease(t *testing.T) {
 		t.Fatal(err)
 	}
 	if all := g.table.All(); all[3].PID != guard.Making {
-		t.Errorf("%+v", all[3])
+		t.Errorf("%+v, want PID %v", all[3], guard.Making)
 	}
 	k.pid = 33
 	if g.started(k, "/g/3"); g.table.All()[3].PID != 33 {
-		t.Errorf("%+v", g.table.All()[3])
+		t.Errorf("%+v, want PID 33", g.table.All()[3])
 	}
 }

@@ -38,7 +38,7 @@ func TestGuardThatDiesAtOnce(t *testing.T) {
 		(<-g.do)()
 	}
 	if took := proc.BootTime() - begin; took < 15*guardPause {
-		t.Errorf("five guards in %s", took)
+		t.Errorf("five guards in %s, want at least %v", took, 15*guardPause)
 	}
 	g.since -= guardSettled
 	if dies(); g.guard == 0 || g.pause != 0 {
@@ -50,7 +50,7 @@ func TestGuardThatDiesAtOnce(t *testing.T) {
 	}
 	g.pause, any = guardPauseMost, true
 	if g.again(); g.pause != guardPauseMost {
-		t.Errorf("a pause of %s", g.pause)
+		t.Errorf("a pause of %s, want %v", g.pause, guardPauseMost)
 	}
 }
 
@@ -74,7 +74,7 @@ func TestKilledByTheGuard(t *testing.T) {
 		}
 	}
 	if got := causeGuard.state(); got != job.NodeFail {
-		t.Errorf("it is %s", got)
+		t.Errorf("it is %s, want %v", got, job.NodeFail)
 	}
 }
 

@@ -99,11 +99,11 @@ func TestJournalOfSameGeneration(t *testing.T) {
 			t.Fatal(err)
 		}
 		if j.at.Number != n+1 {
-			t.Errorf("runner %d writes segment %d", n, j.at.Number)
+			t.Errorf("runner %d writes segment %d, want %v", n, j.at.Number, n+1)
 		}
 	}
 	if all := saved(t, dir); len(all) != 3 {
-		t.Errorf("%d ends", len(all))
+		t.Errorf("%d ends, want 3", len(all))
 	}
 }
 
@@ -129,7 +129,7 @@ func TestJournalCutOff(t *testing.T) {
 				t.Errorf("%d ends, want only the complete one", len(all))
 			}
 			if _, err := dir.FindEnd(deadTask(5).attempt); !errors.Is(err, os.ErrNotExist) {
-				t.Errorf("end that was cut off: %v", err)
+				t.Errorf("end that was cut off: %v, want os.ErrNotExist", err)
 			}
 			if _, err := j.file.WriteString("\n{}\n"); err != nil {
 				t.Fatal(err)
@@ -193,7 +193,7 @@ func TestJournalAfterFault(t *testing.T) {
 		t.Fatal(err)
 	}
 	if all := saved(t, dir); len(all) != 2 || all[round[0].name].Segment.Number != 2 {
-		t.Errorf("%+v", all)
+		t.Errorf("%+v, want 2 of them and [round[0].name].Segment.Number 2", all)
 	}
 }
 
@@ -222,11 +222,11 @@ func TestChangedByteOfJournal(t *testing.T) {
 			continue
 		}
 		if err != nil || len(ends) != len(want) {
-			t.Fatalf("byte %d of %q: %d ends, %v", at, text, len(ends), err)
+			t.Fatalf("byte %d of %q: %d ends, %v, want no error and %v", at, text, len(ends), err, len(want))
 		}
 		for _, e := range ends {
 			if e != want[e.Attempt] {
-				t.Fatalf("byte %d of %q: read %+v", at, text, e)
+				t.Fatalf("byte %d of %q: read %+v, want %v", at, text, e, want[e.Attempt])
 			}
 		}
 	}

@@ -36,7 +36,7 @@ func TestRemovedFilesOfARunner(t *testing.T) {
 			t.Errorf("%s: made again: %v, held: %v, %v", what, again, held, err)
 		}
 		if info, err := dir.ReadInfo(3); err != nil || !reflect.DeepEqual(info, k.info) {
-			t.Errorf("%s: %+v, %v", what, info, err)
+			t.Errorf("%s: %+v, %v, want no error and %v", what, info, err, k.info)
 		}
 		if other, err := dir.TryLock(3); other != nil || err != nil {
 			t.Errorf("%s: nobody holds the lock; %v", what, err)

@@ -41,7 +41,7 @@ func TestLogIsBounded(t *testing.T) {
 		t.Helper()
 		text, err := os.ReadFile(path)
 		if err != nil || len(text) > most+100 {
-			t.Errorf("%s: %d bytes, %v", path, len(text), err)
+			t.Errorf("%s: %d bytes, %v, want no error and at most %v", path, len(text), err, most+100)
 		}
 		return string(text)
 	}
@@ -50,7 +50,7 @@ func TestLogIsBounded(t *testing.T) {
 		t.Errorf("log:\n%s", both)
 	}
 	if !strings.HasSuffix(newer, "last words of the runtime\n") {
-		t.Errorf("log:\n%s", newer)
+		t.Errorf("log:\n%s, want suffix \"last words of the runtime\\n\"", newer)
 	}
 }
 
@@ -62,7 +62,7 @@ func TestForeignLogIsNotRotated(t *testing.T) {
 		t.Fatal(err)
 	}
 	if f := newLogFile(path); f.path != "" {
-		t.Errorf("%s is taken for standard error", f.path)
+		t.Errorf("%s is taken for standard error, want none", f.path)
 	}
 }
 

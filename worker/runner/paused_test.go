@@ -263,7 +263,7 @@ func TestPausedHost(t *testing.T) {
 			const why = "lease ran out: this host was paused for 2m, or its wall clock was set forward"
 			for n, e := range d.ends(short, pulls, runs) {
 				if e.State != job.NodeFail || e.Reason != why || e.Started != (n != pulls) {
-					t.Errorf("attempt %d: %+v", n, e)
+					t.Errorf("attempt %d: %+v, want State %v, Reason %v and Started %v", n, e, job.NodeFail, why, (n != pulls))
 				}
 			}
 			d.ask(protocol.Request{Start: tardy}) // made before the pause, sent after it
@@ -273,7 +273,7 @@ func TestPausedHost(t *testing.T) {
 			for _, n := range []int{long, hold} {
 				d.ask(protocol.Request{Stop: &protocol.Stop{Attempt: nameOf(n), Reason: "enough"}})
 				if e := d.ends(n)[n]; e.State != job.Cancelled {
-					t.Errorf("attempt %d did not outlive the pause: %+v", n, e)
+					t.Errorf("attempt %d did not outlive the pause: %+v, want State %v", n, e, job.Cancelled)
 				}
 			}
 		})

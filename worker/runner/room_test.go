@@ -50,7 +50,7 @@ func TestEndsOnAFullDisk(t *testing.T) {
 		err = unix.Mknod(filepath.Join(at, fmt.Sprint(i)), unix.S_IFREG|0o600, 0)
 	}
 	if !errors.Is(err, unix.ENOSPC) {
-		t.Fatal(err)
+		t.Fatalf("got %v, want unix.ENOSPC", err)
 	}
 	if err := j.room.hold(100 * n); !diskFull(err) {
 		t.Errorf("room on a full disk: %v", err)
@@ -74,11 +74,11 @@ func TestRoomOnADiskThatHangs(t *testing.T) {
 	r := openRoom(filepath.Join(t.TempDir(), "room"))
 	r.mu.Lock()
 	if err := r.hold(1); !errors.Is(err, errHangs) {
-		t.Errorf("hold = %v", err)
+		t.Errorf("hold = %v, want errHangs", err)
 	}
 	before := time.Now()
 	if err := r.hold(1); !errors.Is(err, errHangs) || time.Since(before) > holdTime/2 {
-		t.Errorf("the next hold = %v after %v", err, time.Since(before))
+		t.Errorf("the next hold = %v after %v, want errHangs and at most %v", err, time.Since(before), holdTime/2)
 	}
 	r.mu.Unlock()
 	if err := <-r.holding; err != nil {

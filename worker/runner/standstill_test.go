@@ -43,13 +43,13 @@ func TestRunnerThatStoodStill(t *testing.T) {
 	}
 	ends := d.ends(exits, silent)
 	if e := ends[exits]; e.State != job.Succeeded {
-		t.Errorf("a task that exited with 0 meanwhile: %+v", e)
+		t.Errorf("a task that exited with 0 meanwhile: %+v, want State %v", e, job.Succeeded)
 	}
 	if e := ends[silent]; e.State != job.NodeFail || e.Reason != "lease ran out" {
-		t.Errorf("a task without a renewal: %+v", e)
+		t.Errorf(`a task without a renewal: %+v, want State %v and Reason "lease ran out"`, e, job.NodeFail)
 	}
 	d.ask(protocol.Request{Stop: &protocol.Stop{Attempt: nameOf(renewed), Reason: "enough"}})
 	if e := d.ends(renewed)[renewed]; e.State != job.Cancelled {
-		t.Errorf("a task that was renewed meanwhile: %+v", e)
+		t.Errorf("a task that was renewed meanwhile: %+v, want State %v", e, job.Cancelled)
 	}
 }

@@ -66,7 +66,7 @@ func TestIllegalMove(t *testing.T) {
 				t.Errorf("%s to %s: was made", from, to)
 			}
 			if text := log.String(); !strings.Contains(text, "level=ERROR") || !strings.Contains(text, "from="+from.String()+" to="+to.String()) {
-				t.Errorf("%s to %s: logged %q", from, to, text)
+				t.Errorf(`%s to %s: logged %q, want "level=ERROR" in it and %v in it`, from, to, text, "from="+from.String()+" to="+to.String())
 			}
 		}
 	}

@@ -61,7 +61,7 @@ func killDaemon(t *testing.T, mode, dir, script string) int {
 func (r *rig) adoptedEnd() job.Exit {
 	r.t.Helper()
 	if len(r.found) != 1 {
-		r.t.Fatalf("adopted %+v", r.found)
+		r.t.Fatalf("adopted %+v, want 1 of them", r.found)
 	}
 	if e := r.found[0]; e.Kind == worker.DriverExited {
 		return e.Exit
@@ -97,10 +97,10 @@ func TestAdoptRunning(t *testing.T) {
 			t.Fatal(err)
 		}
 		if e := r.expect(worker.DriverExited); e.Exit.Code != 9 || e.Attempt != r.attempt(1) {
-			t.Errorf("%+v", e)
+			t.Errorf("%+v, want Exit.Code 9 and Attempt %v", e, r.attempt(1))
 		}
 		if out := r.output(r.attempt(1), output.Stdout); out != "before\nafter\n" {
-			t.Errorf("output %q", out)
+			t.Errorf(`output %q, want "before\nafter\n"`, out)
 		}
 	})
 }
@@ -120,7 +120,7 @@ func TestAdoptEnded(t *testing.T) {
 	for range 2 { // an exit that was not forgotten is reported each time
 		r := newRig(t, "groups", dir, "1")
 		if e := r.adoptedEnd(); e.Code != 9 {
-			t.Fatalf("%+v", e)
+			t.Fatalf("%+v, want Code 9", e)
 		}
 		r.stop()
 	}
@@ -139,10 +139,10 @@ func TestAdoptEnded(t *testing.T) {
 	r.stop()
 	r = newRig(t, "groups", dir, "1")
 	if len(r.found) != 0 {
-		t.Errorf("adopted %+v after it was forgotten", r.found)
+		t.Errorf("adopted %+v after it was forgotten, want none", r.found)
 	}
 	if out := r.output(r.attempt(1), output.Stdout); out != "done\n" {
-		t.Errorf("output %q", out)
+		t.Errorf(`output %q, want "done\n"`, out)
 	}
 }
 
@@ -167,7 +167,7 @@ func TestRunningTaskIsNotTakenForEnded(t *testing.T) {
 		"attach": func() error { _, err := r.d.Attach(soon, a); return err },
 	} {
 		if err := ask(); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%s, before the runner was reached: %v", what, err)
+			t.Errorf("%s, before the runner was reached: %v, want context.DeadlineExceeded", what, err)
 		}
 	}
 	if err := unix.Kill(info.PID, unix.SIGCONT); err != nil {
@@ -182,7 +182,7 @@ func TestRunningTaskIsNotTakenForEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if log, err := io.ReadAll(f); string(log) != "before\nafter\n" || err != nil {
-		t.Errorf("its log is %q, %v", log, err)
+		t.Errorf(`its log is %q, %v, want "before\nafter\n" and no error`, log, err)
 	}
 }
 
@@ -202,7 +202,7 @@ func TestTimeLimitIsEnforcedWithoutADaemon(t *testing.T) {
 	})
 	r = newRig(t, "groups", dir, "1")
 	if e := r.adoptedEnd(); e.State != job.Timeout || e.Signal != int(unix.SIGKILL) {
-		t.Errorf("%+v", e)
+		t.Errorf("%+v, want State %v and Signal %v", e, job.Timeout, int(unix.SIGKILL))
 	}
 }
 
@@ -231,13 +231,13 @@ func TestRunnerKilled(t *testing.T) {
 		killRunner(t, dir, 1)
 		e := r.expect(worker.DriverLost)
 		if e.Attempt != r.attempt(0) || e.Exit.State != job.NodeFail {
-			t.Errorf("%+v", e)
+			t.Errorf("%+v, want Attempt %v and Exit.State %v", e, r.attempt(0), job.NodeFail)
 		}
 		if alive(main) || alive(hidden) {
 			t.Errorf("reported as lost, but alive: main process %t, hidden process %t", alive(main), alive(hidden))
 		}
 		if e := r.run(r.task(1, "true")); e.State != job.Succeeded { // the next runner runs it
-			t.Errorf("%+v", e)
+			t.Errorf("%+v, want State %v", e, job.Succeeded)
 		}
 	})
 }
@@ -252,7 +252,7 @@ func TestBothKilled(t *testing.T) {
 		killRunner(t, dir, 1)
 		r := newRig(t, mode, dir, "1")
 		if len(r.found) != 0 {
-			t.Errorf("adopted %+v", r.found)
+			t.Errorf("adopted %+v, want none", r.found)
 		}
 		if alive(main) || alive(hidden) {
 			t.Errorf("not adopted, but alive: main process %t, hidden process %t", alive(main), alive(hidden))
@@ -268,7 +268,7 @@ func TestStartsSurviveTheRunner(t *testing.T) {
 	log := filepath.Join(dir, "log")
 	const n = 60
 	if e := r.run(r.task(n, "true")); e.State != job.Succeeded { // then a runner runs
-		t.Fatalf("%+v", e)
+		t.Fatalf("%+v, want State %v", e, job.Succeeded)
 	}
 	for i := range n {
 		r.start(r.task(i, "/bin/sh", "-c", fmt.Sprintf("echo %d >>%s", i, log)))
@@ -309,20 +309,20 @@ func TestNewVersionDrainsOld(t *testing.T) {
 	pid := killDaemon(t, "groups", dir, fmt.Sprintf("while [ ! -e %s ]; do sleep 0.01; done; exit 6", gate))
 	r := newRig(t, "groups", dir, "2")
 	if len(r.found) != 1 || r.found[0].PID != pid {
-		t.Fatalf("adopted %+v", r.found)
+		t.Fatalf("adopted %+v, want 1 of them and [0].PID %v", r.found, pid)
 	}
 	if e := r.run(r.task(2, "true")); e.State != job.Succeeded {
-		t.Errorf("%+v", e)
+		t.Errorf("%+v, want State %v", e, job.Succeeded)
 	}
 	info, err := protocol.Dir(dir).ReadInfo(2)
 	if err != nil || info.Version != "2" {
-		t.Errorf("new runner %+v, %v", info, err)
+		t.Errorf(`new runner %+v, %v, want no error and Version "2"`, info, err)
 	}
 	if err := os.WriteFile(gate, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if e := r.expect(worker.DriverExited); e.Exit.Code != 6 || e.Attempt != r.attempt(1) {
-		t.Errorf("%+v", e)
+		t.Errorf("%+v, want Exit.Code 6 and Attempt %v", e, r.attempt(1))
 	}
 	await(t, "old runner to end", func() bool {
 		all, err := protocol.Dir(dir).Generations()
@@ -341,7 +341,7 @@ func TestRunnerEndsWithItsDaemon(t *testing.T) {
 	r.stop()
 	r = newRig(t, stayingMode, dir, "1")
 	if len(r.found) != 1 || r.found[0].PID != pid {
-		t.Fatalf("adopted %+v", r.found)
+		t.Fatalf("adopted %+v, want 1 of them and [0].PID %v", r.found, pid)
 	}
 	if err := os.WriteFile(gate, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -359,7 +359,7 @@ func TestIdleRunnerEnds(t *testing.T) {
 	dir := testDir(t)
 	r := newRig(t, "groups", dir, "1")
 	if e := r.run(r.task(0, "true")); e.State != job.Succeeded {
-		t.Fatalf("%+v", e)
+		t.Fatalf("%+v, want State %v", e, job.Succeeded)
 	}
 	r.stop()
 	await(t, "idle runner to end", func() bool {

@@ -67,7 +67,7 @@ func TestProgramsThatUsersCanChange(t *testing.T) {
 		e := r.run(k)
 		out := r.output(k.Attempt, output.Stdout)
 		if e.Code != c.code || !strings.HasPrefix(out, c.out) || e.Tail != c.tail {
-			t.Errorf("%v: %+v, output %q", c.command, e, out)
+			t.Errorf("%v: %+v, output %q, want Code %v, prefix %v and Tail %v", c.command, e, out, c.code, c.out, c.tail)
 		}
 		if c.code == 4 {
 			root := r.shell(100, "ulimit -n")
@@ -81,7 +81,7 @@ func TestProgramsThatUsersCanChange(t *testing.T) {
 	k.User = "nobody"
 	r.start(k)
 	if e := r.expect(worker.DriverFailed).Exit; e.Code != 126 || !strings.HasPrefix(e.Reason, "permission denied: user nobody may not execute "+at("roots")) {
-		t.Errorf("%+v", e)
+		t.Errorf("%+v, want Code 126 and Reason prefix %v", e, "permission denied: user nobody may not execute "+at("roots"))
 	}
 }
 
@@ -106,12 +106,12 @@ func TestProgramThatHangsWhenExecuted(t *testing.T) {
 			ended++
 		case e.Kind == worker.DriverStarting: // on a slow machine any start may be slow, and says so
 		case e.Kind != worker.DriverStarted:
-			t.Fatalf("event %+v", e)
+			t.Fatalf("event %+v, want Kind %v", e, worker.DriverStarted)
 		}
 	}
 	abort() // a process that waits for an answer of FUSE cannot be killed
 	if e := r.expect(worker.DriverExited).Exit; e.Code != 126 || !strings.HasPrefix(e.Tail, "muster: cannot execute "+program) {
-		t.Errorf("%+v", e)
+		t.Errorf("%+v, want Code 126 and Tail prefix %v", e, "muster: cannot execute "+program)
 	}
 }
 

@@ -30,21 +30,21 @@ func TestCopies(t *testing.T) {
 	one.Spec.Workdir, one.Spec.Output = dir, "%x-%t.txt"
 	one.Spec.Name = "a/b"
 	if e := r.run(one); e.Code != 3 || e.Tail != "err\n" {
-		t.Errorf("%+v", e)
+		t.Errorf(`%+v, want Code 3 and Tail "err\n"`, e)
 	}
 	if got := read("a_b-0.txt"); got != "out\nerr\n" {
-		t.Errorf("both in one file: %q", got)
+		t.Errorf(`both in one file: %q, want "out\nerr\n"`, got)
 	}
 	if got := r.output(one.Attempt, output.Both); got != "out\nerr\n" {
-		t.Errorf("log %q", got)
+		t.Errorf(`log %q, want "out\nerr\n"`, got)
 	}
 	again := one
 	again.Attempt.N = 2
 	if e := r.run(again); e.Code != 3 {
-		t.Errorf("%+v", e)
+		t.Errorf("%+v, want Code 3", e)
 	}
 	if got := read("a_b-0.txt"); got != "out\nerr\nout\nerr\n" {
-		t.Errorf("after a second attempt: %q", got)
+		t.Errorf(`after a second attempt: %q, want "out\nerr\nout\nerr\n"`, got)
 	}
 
 	two := r.shell(1, script)
@@ -54,7 +54,7 @@ func TestCopies(t *testing.T) {
 	}
 	r.run(two)
 	if out, errs := read("two.out"), read("two.err"); out != "out\n" || errs != "err\n" {
-		t.Errorf("two files: %q, %q", out, errs)
+		t.Errorf(`two files: %q, %q, want "out\n" and "err\n"`, out, errs)
 	}
 
 	none := r.shell(2, script)
@@ -67,13 +67,13 @@ func TestCopies(t *testing.T) {
 	full := r.shell(3, "head -c 300000 /dev/zero; echo end")
 	full.Spec.Output = "/dev/full"
 	if e := r.run(full); e.Code != 0 {
-		t.Errorf("%+v", e)
+		t.Errorf("%+v, want Code 0", e)
 	}
 	if got := r.output(full.Attempt, output.Stderr); got != "\n--- muster: /dev/full: no space left on device; it lacks output from here on ---\n" {
-		t.Errorf("note %q", got)
+		t.Errorf(`note %q, want "\n--- muster: /dev/full: no space left on device; it lacks output from here on ---\n"`, got)
 	}
 	if got := r.output(full.Attempt, output.Stdout); len(got) != 300_004 {
-		t.Errorf("%d bytes in the log", len(got))
+		t.Errorf("%d bytes in the log, want 300_004", len(got))
 	}
 }
 
@@ -93,14 +93,14 @@ func TestCopyAsUser(t *testing.T) {
 	k := r.shell(0, "echo hers; echo too >/dev/stderr")
 	k.User, k.Spec.Output = "nobody", filepath.Join(own, "o")
 	if e := r.run(k); e.Code != 0 {
-		t.Fatalf("%+v", e)
+		t.Fatalf("%+v, want Code 0", e)
 	}
 	info, err := os.Stat(k.Spec.Output)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if stat := info.Sys().(*syscall.Stat_t); stat.Uid != nobody || info.Size() != int64(len("hers\ntoo\n")) {
-		t.Errorf("file of user %d, %d bytes", stat.Uid, info.Size())
+		t.Errorf("file of user %d, %d bytes, want %v and %v", stat.Uid, info.Size(), nobody, int64(len("hers\ntoo\n")))
 	}
 	k = r.shell(1, "true")
 	k.User, k.Spec.Output = "nobody", filepath.Join(other, "o")
@@ -111,6 +111,6 @@ func TestCopyAsUser(t *testing.T) {
 	k = r.shell(2, fmt.Sprintf("touch %s/as-root", other))
 	k.User = "root"
 	if e := r.run(k); e.Code != 0 { // the threads have the rights of root again
-		t.Errorf("%+v", e)
+		t.Errorf("%+v, want Code 0", e)
 	}
 }

@@ -49,7 +49,7 @@ func TestExits(t *testing.T) {
 			}
 		}
 		if out := r.output(r.attempt(1), output.Stdout); out != "out\n" {
-			t.Errorf("output %q", out)
+			t.Errorf(`output %q, want "out\n"`, out)
 		}
 	})
 }
@@ -94,7 +94,7 @@ func TestEnvironment(t *testing.T) {
 	k := r.shell(0, `pwd; echo "$MUSTER_SCRATCH"; cat "$MUSTER_HOSTFILE"; env | cut -d= -f1 | sort | tr '\n' ' '`)
 	k.Hostfile = "10.0.0.1 slots=2\n"
 	if got := r.run(k); got.State != job.Succeeded {
-		t.Fatalf("%+v", got)
+		t.Fatalf("%+v, want State %v", got, job.Succeeded)
 	}
 	lines := strings.Split(r.output(k.Attempt, output.Stdout), "\n")
 	scratch := filepath.Join(protocol.Dir(r.dir).Task(k.Attempt), "scratch")
@@ -116,7 +116,7 @@ func TestHostfiles(t *testing.T) {
 		k := r.shell(i, `echo "$MUSTER_HOSTFILE"; cat "$MUSTER_HOSTFILE"`)
 		k.Hostfile = hosts
 		if got := r.run(k); got.State != job.Succeeded {
-			t.Fatalf("%+v", got)
+			t.Fatalf("%+v, want State %v", got, job.Succeeded)
 		}
 		path, text, _ := strings.Cut(r.output(k.Attempt, output.Stdout), "\n")
 		if text != hosts {
@@ -145,7 +145,7 @@ func TestWorkdirAndPath(t *testing.T) {
 		k.Spec.Workdir = dir
 		k.Env[0] = "PATH=.:" + os.Getenv("PATH")
 		if got := r.run(k); got.State != job.Succeeded {
-			t.Fatalf("%s: %+v", name, got)
+			t.Fatalf("%s: %+v, want State %v", name, got, job.Succeeded)
 		}
 		want := filepath.Join(dir, "tool") + " a b\n" + dir + "\n"
 		if out := r.output(k.Attempt, output.Stdout); out != want {
@@ -196,7 +196,7 @@ func TestHundredTasks(t *testing.T) {
 		for range n {
 			e := r.expect(worker.DriverExited)
 			if want := e.Attempt.Task % 3; e.Exit.Code != want {
-				t.Errorf("task %d: %+v", e.Attempt.Task, e.Exit)
+				t.Errorf("task %d: %+v, want Code %v", e.Attempt.Task, e.Exit, want)
 			}
 		}
 	})
@@ -252,7 +252,7 @@ func TestFollow(t *testing.T) {
 		}
 	}
 	if n, err := follow.Read(make([]byte, 10)); n != 0 || !errors.Is(err, io.EOF) {
-		t.Errorf("after the end: %d, %v", n, err)
+		t.Errorf("after the end: %d, %v, want 0 and io.EOF", n, err)
 	}
 	whole, err := r.d.Follow(t.Context(), k.Attempt, output.Stdout, 0, true)
 	if err != nil {
@@ -260,10 +260,10 @@ func TestFollow(t *testing.T) {
 	}
 	defer whole.Close()
 	if b, err := io.ReadAll(whole); err != nil || string(b) != "one\ntwo\nthree\n" {
-		t.Errorf("read %q, %v", b, err)
+		t.Errorf(`read %q, %v, want no error and "one\ntwo\nthree\n"`, b, err)
 	}
 	if _, err := r.d.Follow(t.Context(), r.attempt(9), output.Stdout, 0, true); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("output of an unknown attempt: %v", err)
+		t.Errorf("output of an unknown attempt: %v, want os.ErrNotExist", err)
 	}
 }
 

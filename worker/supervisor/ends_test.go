@@ -38,7 +38,7 @@ func TestStop(t *testing.T) {
 			t.Fatal(err)
 		}
 		if e := r.expect(worker.DriverExited).Exit; e.State != job.Cancelled || e.Code != 3 || e.Reason != "not wanted" {
-			t.Errorf("%+v", e)
+			t.Errorf(`%+v, want State %v, Code 3 and Reason "not wanted"`, e, job.Cancelled)
 		}
 
 		stubborn := r.shell(1, deaf)
@@ -55,7 +55,7 @@ func TestStop(t *testing.T) {
 			t.Errorf("ended after %s, want %s", took, grace)
 		}
 		if e.State != job.Cancelled || e.Signal != int(unix.SIGKILL) || e.Code != 137 {
-			t.Errorf("%+v", e)
+			t.Errorf("%+v, want State %v, Signal %v and Code 137", e, job.Cancelled, int(unix.SIGKILL))
 		}
 		if alive(pid) {
 			t.Errorf("process %d is alive", pid)
@@ -73,7 +73,7 @@ func TestTimeLimit(t *testing.T) {
 		k.TimeLimit = 400 * time.Millisecond
 		e := r.run(k)
 		if e.State != job.Timeout || e.Reason != "time limit of 400ms reached" || e.Signal != int(unix.SIGTERM) {
-			t.Errorf("%+v", e)
+			t.Errorf(`%+v, want State %v, Reason "time limit of 400ms reached" and Signal %v`, e, job.Timeout, int(unix.SIGTERM))
 		}
 		if late := e.Ended.Sub(e.Began) - k.TimeLimit; late < 0 {
 			t.Errorf("%s early", -late)
@@ -96,10 +96,10 @@ func TestLeaseRunsOut(t *testing.T) {
 		r.expect(worker.DriverStarted)
 		e := r.expect(worker.DriverExited).Exit
 		if e.State != job.NodeFail || e.Reason != "lease ran out" || e.Signal != int(unix.SIGKILL) {
-			t.Errorf("%+v", e)
+			t.Errorf(`%+v, want State %v, Reason "lease ran out" and Signal %v`, e, job.NodeFail, int(unix.SIGKILL))
 		}
 		if late := worker.Now().Sub(extended); late < 0 || late > 2*time.Second {
-			t.Errorf("ended %s after the deadline", late)
+			t.Errorf("ended %s after the deadline, want at least 0 and at most %v", late, 2*time.Second)
 		}
 
 		late := r.task(1, "true")
@@ -128,7 +128,7 @@ func TestLeftovers(t *testing.T) {
 
 				e := r.run(r.shell(0, leave+"; exit 5"))
 				if e.Code != 5 || e.State != job.Failed {
-					t.Errorf("%+v", e)
+					t.Errorf("%+v, want Code 5 and State %v", e, job.Failed)
 				}
 				if pid := writerOf(t, at); alive(pid) {
 					t.Errorf("process %d is alive after the end of its task", pid)
@@ -145,7 +145,7 @@ func TestLeftovers(t *testing.T) {
 					t.Fatal(err)
 				}
 				if e := r.expect(worker.DriverExited).Exit; e.State != job.Cancelled {
-					t.Errorf("%+v", e)
+					t.Errorf("%+v, want State %v", e, job.Cancelled)
 				}
 				if alive(pid) {
 					t.Errorf("process %d is alive after its task was stopped", pid)
@@ -175,7 +175,7 @@ func TestSignalReachesAll(t *testing.T) {
 		}
 		b, err := os.ReadFile(got)
 		if text := string(b); err != nil || !strings.Contains(text, "inner") || !strings.Contains(text, "outer") {
-			t.Errorf("the signal reached only %q, %v", text, err)
+			t.Errorf(`the signal reached only %q, %v, want no error, "inner" in it and "outer" in it`, text, err)
 		}
 	})
 }
@@ -193,7 +193,7 @@ func TestStopOfStoppedProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	if e := r.expect(worker.DriverExited).Exit; e.Signal != int(unix.SIGTERM) {
-		t.Errorf("%+v", e)
+		t.Errorf("%+v, want Signal %v", e, int(unix.SIGTERM))
 	}
 }
 

@@ -26,7 +26,7 @@ func TestExecOfStoppedRunner(t *testing.T) {
 	soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := r.d.Exec(soon, k.Attempt, protocol.Command{Command: []string{"true"}}, os.Geteuid()); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("%v", err)
+		t.Errorf("%v, want context.DeadlineExceeded", err)
 	}
 }
 

@@ -91,7 +91,7 @@ func TestStoppedRunner(t *testing.T) {
 				}
 				e := r.expect(worker.DriverExited)
 				if e.Attempt != r.attempt(over) || e.Exit.State != job.NodeFail || e.Exit.Reason != "lease ran out while the runner stood still" {
-					t.Errorf("%+v", e)
+					t.Errorf(`%+v, want Attempt %v, Exit.State %v and Exit.Reason "lease ran out while the runner stood still"`, e, r.attempt(over), job.NodeFail)
 				}
 				for _, n := range []int{0, renewed} {
 					if proc.StartTicks(child[n]) == 0 || proc.Ended(child[n]) {
@@ -101,7 +101,7 @@ func TestStoppedRunner(t *testing.T) {
 						t.Fatal(err)
 					}
 					if e := r.expect(worker.DriverExited); e.Exit.State != job.Cancelled {
-						t.Errorf("task %d: %+v", n, e)
+						t.Errorf("task %d: %+v, want Exit.State %v", n, e, job.Cancelled)
 					}
 				}
 			})
@@ -251,10 +251,10 @@ func TestRunnerSaysWhetherItFences(t *testing.T) {
 				t.Errorf("%s: fenced: %+v", who, e)
 			}
 			if e := start(2, true, true); e.Exit.State != job.Succeeded {
-				t.Errorf("%s: on hold: %+v", who, e)
+				t.Errorf("%s: on hold: %+v, want Exit.State %v", who, e, job.Succeeded)
 			}
 			if e := start(3, false, false); e.Exit.State != job.Succeeded {
-				t.Errorf("%s: not to be fenced: %+v", who, e)
+				t.Errorf("%s: not to be fenced: %+v, want Exit.State %v", who, e, job.Succeeded)
 			}
 			r.stop()
 		}

@@ -33,7 +33,7 @@ func TestForgetDeletesSegments(t *testing.T) {
 	e := newEnds(dir, func(generation int) bool { return living[generation] }, slog.New(slog.DiscardHandler))
 	all, err := e.read()
 	if err != nil || len(all) != 4 || len(e.names()) != 4 {
-		t.Fatalf("%d ends read, %d known: %v", len(all), len(e.names()), err)
+		t.Fatalf("%d ends read, %d known: %v, want no error, 4 and 4", len(all), len(e.names()), err)
 	}
 	left := func(want string) {
 		t.Helper()

@@ -49,7 +49,7 @@ func TestGraceOfAChild(t *testing.T) {
 					t.Errorf("after %s: %+v", took, e)
 				}
 				if out := r.output(k.Attempt, output.Stdout); out != "up\nsaved\n" {
-					t.Errorf("output %q", out)
+					t.Errorf(`output %q, want "up\nsaved\n"`, out)
 				}
 			})
 		}
@@ -73,7 +73,7 @@ func TestGraceEnds(t *testing.T) {
 		}
 		e := r.expect(worker.DriverExited).Exit
 		if took := e.Ended.Sub(e.Began); e.State != job.Timeout || e.Signal != int(unix.SIGTERM) || took < 2*time.Second {
-			t.Errorf("after %s: %+v", took, e)
+			t.Errorf("after %s: %+v, want State %v, Signal %v and at least %v", took, e, job.Timeout, int(unix.SIGTERM), 2*time.Second)
 		}
 		if alive(hidden) {
 			t.Error("a process outlived the task")
@@ -102,10 +102,10 @@ func TestGraceIsNotForCommands(t *testing.T) {
 			t.Fatal(err)
 		}
 		if e := r.expect(worker.DriverExited).Exit; e.Signal != int(unix.SIGTERM) || e.Ended.Sub(before) < 300*time.Millisecond {
-			t.Errorf("%+v", e)
+			t.Errorf("%+v, want Signal %v and Ended.Sub(before) at least %v", e, int(unix.SIGTERM), 300*time.Millisecond)
 		}
 		if out := r.output(k.Attempt, output.Stdout); out != "up\nsaved\n" {
-			t.Errorf("output %q", out)
+			t.Errorf(`output %q, want "up\nsaved\n"`, out)
 		}
 	})
 }
@@ -119,7 +119,7 @@ func TestNoGraceForLeftovers(t *testing.T) {
 		k := r.shell(1, fmt.Sprintf(`( setsid sh -c 'trap "" TERM; echo $$ >%s; sleep 1000; echo' & ); while [ ! -s %[1]s ]; do sleep 0.01; done; exit 3`, at))
 		k.Grace = time.Hour
 		if e := r.run(k); e.State != job.Failed || e.Code != 3 {
-			t.Errorf("%+v", e)
+			t.Errorf("%+v, want State %v and Code 3", e, job.Failed)
 		}
 		if pid := writerOf(t, at); alive(pid) {
 			t.Errorf("process %d outlived the task", pid)

@@ -198,7 +198,7 @@ func TestCommandsOfAUserAreBounded(t *testing.T) {
 		all = append(all, s)
 	}
 	if _, err := open("true"); err == nil || !strings.Contains(err.Error(), "user root has 32 commands open") {
-		t.Errorf("%v", err)
+		t.Errorf(`%v, want an error and "user root has 32 commands open" in it`, err)
 	}
 	all[0].Close()
 	await(t, "room for another command", func() bool {
@@ -221,6 +221,6 @@ func TestOutputToAPipe(t *testing.T) {
 	}
 	r.start(k)
 	if e := r.expect(worker.DriverFailed); !strings.Contains(e.Exit.Reason, "output file "+k.Spec.Output) {
-		t.Errorf("%+v", e)
+		t.Errorf("%+v, want Exit.Reason %v in it", e, "output file "+k.Spec.Output)
 	}
 }

@@ -53,7 +53,7 @@ func TestInputOverSeveralConnections(t *testing.T) {
 		}
 		in, err := r.d.Attach(t.Context(), k.Attempt)
 		if err != nil || in.Taken != int64(len(all)) {
-			t.Fatalf("%+v, %v", in, err)
+			t.Fatalf("%+v, %v, want no error and Taken %v", in, err, int64(len(all)))
 		}
 		_ = in.End() // the task may have ended before the answer
 		r.expect(worker.DriverExited)
@@ -62,7 +62,7 @@ func TestInputOverSeveralConnections(t *testing.T) {
 			t.Errorf("%d bytes of %d, or others; %v", len(got), len(all), err)
 		}
 		if _, err := r.d.Attach(t.Context(), k.Attempt); !errors.Is(err, ErrNotRunning) {
-			t.Errorf("attach after the end: %v", err)
+			t.Errorf("attach after the end: %v, want ErrNotRunning", err)
 		}
 	})
 }
@@ -104,7 +104,7 @@ func TestInputThatIsNotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := second.Write(make([]byte, 1<<20)); !errors.Is(err, ErrInputOver) {
-		t.Errorf("after the task has closed its input: %v", err)
+		t.Errorf("after the task has closed its input: %v, want ErrInputOver", err)
 	}
 	if err := r.d.Stop(k.Attempt, 0, "enough"); err != nil {
 		t.Fatal(err)
@@ -145,7 +145,7 @@ func TestTerminalOfATask(t *testing.T) {
 		}
 		e := r.expect(worker.DriverExited)
 		if log := r.output(k.Attempt, output.Both); e.Exit.Code != 7 || !strings.Contains(log, "got a word\r\n40 120\r\n") {
-			t.Errorf("exit %+v, log %q", e.Exit, log)
+			t.Errorf(`exit %+v, log %q, want Code 7 and "got a word\r\n40 120\r\n" in it`, e.Exit, log)
 		}
 	})
 }
@@ -166,6 +166,6 @@ func TestInputThatNobodyBrings(t *testing.T) {
 	r.start(alone)
 	r.expect(worker.DriverStarted)
 	if e := r.expect(worker.DriverExited); e.Exit.State != job.Cancelled || e.Exit.Signal != 1 || e.Exit.Reason != "its client was gone for 300ms" {
-		t.Errorf("%+v", e.Exit)
+		t.Errorf(`%+v, want State %v, Signal 1 and Reason "its client was gone for 300ms"`, e.Exit, job.Cancelled)
 	}
 }

@@ -59,7 +59,7 @@ func TestStartWithNextToNoMemory(t *testing.T) {
 		k := r.task(9, "true")
 		k.Spec.Resources.Memory = job.MinMemory
 		if e := r.run(k); e.State != job.Succeeded {
-			t.Errorf("with %s: %+v", job.MinMemory, e)
+			t.Errorf("with %s: %+v, want State %v", job.MinMemory, e, job.Succeeded)
 		}
 	})
 }
@@ -76,24 +76,24 @@ func TestMemoryHog(t *testing.T) {
 			k := r.shell(1+i, hog)
 			k.Spec.Resources.Memory = 32 * mib
 			if e := r.run(k); e.State != job.OutOfMemory || e.Reason != "the kernel ended it for lack of memory: it reached its limit of 32MiB; give it more with --mem" {
-				t.Errorf("%+v", e)
+				t.Errorf(`%+v, want State %v and Reason "the kernel ended it for lack of memory: it reached its limit of 32MiB; give it more with --mem"`, e, job.OutOfMemory)
 			}
 		}
 		child := r.shell(4, "(exec sh -c '"+strings.ReplaceAll(hog, "'", `'\''`)+"') & wait $!; echo written; exit 0")
 		child.Spec.Resources.Memory = 32 * mib
 		if e := r.run(child); e.State != job.OutOfMemory || e.Code != 128+int(unix.SIGKILL) {
-			t.Errorf("a child that was killed, and a main process that does not mind: %+v", e)
+			t.Errorf("a child that was killed, and a main process that does not mind: %+v, want State %v and Code %v", e, job.OutOfMemory, 128+int(unix.SIGKILL))
 		}
 		modest := r.shell(3, "kill -KILL $$")
 		modest.Spec.Resources.Memory = 32 * mib
 		if e := r.run(modest); e.State != job.Failed {
-			t.Errorf("%+v", e)
+			t.Errorf("%+v, want State %v", e, job.Failed)
 		}
 		if err := r.d.Stop(neighbour.Attempt, time.Second, "done"); err != nil {
 			t.Fatal(err)
 		}
 		if e := r.expect(worker.DriverExited).Exit; e.State != job.Cancelled || e.Signal != int(unix.SIGTERM) {
-			t.Errorf("the other task: %+v", e)
+			t.Errorf("the other task: %+v, want State %v and Signal %v", e, job.Cancelled, int(unix.SIGTERM))
 		}
 	})
 }
@@ -161,10 +161,10 @@ func (r *rig) bomb(user string) {
 		r.t.Fatal(err)
 	}
 	if e := r.expect(worker.DriverExited).Exit; e.State != job.Cancelled {
-		r.t.Errorf("%+v", e)
+		r.t.Errorf("%+v, want State %v", e, job.Cancelled)
 	}
 	if left := marked(k.Attempt); len(left) > 0 {
-		r.t.Errorf("%d processes are left", len(left))
+		r.t.Errorf("%d processes are left, want none", len(left))
 	}
 	r.t.Logf("ended after %s", time.Since(begun))
 }
@@ -340,7 +340,7 @@ func TestScratch(t *testing.T) {
 
 	tidy := r.shell(0, "mkdir -p a/b; echo x >a/b/c; ln -s / out; chmod 0 a/b; head -c 4194304 /dev/zero >some")
 	if e := r.run(tidy); e.State != job.Succeeded {
-		t.Errorf("%+v", e)
+		t.Errorf("%+v, want State %v", e, job.Succeeded)
 	}
 	gone(tidy)
 	if _, err := os.Stat("/etc"); err != nil {
@@ -353,7 +353,7 @@ func TestScratch(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	if took := e.Ended.Sub(e.Began); took > 5*time.Second {
-		t.Errorf("ended after %s", took)
+		t.Errorf("ended after %s, want at most %v", took, 5*time.Second)
 	}
 	gone(greedy)
 }
@@ -363,7 +363,7 @@ func TestUlimits(t *testing.T) {
 	r := newRig(t, "groups", testDir(t), "1")
 	k := r.shell(0, "ulimit -l; ulimit -n; ulimit -Hn")
 	if r.run(k); r.output(k.Attempt, output.Stdout) != "8192\n2048\n4096\n" {
-		t.Errorf("%q", r.output(k.Attempt, output.Stdout))
+		t.Errorf(`%q, want "8192\n2048\n4096\n"`, r.output(k.Attempt, output.Stdout))
 	}
 }
 
@@ -398,16 +398,16 @@ func TestWarning(t *testing.T) {
 		k.TimeLimit, k.Warning = time.Minute, job.Warning{Signal: int(unix.SIGUSR1), Before: time.Minute - 500*time.Millisecond}
 		e := r.run(k)
 		if out := r.output(k.Attempt, output.Stdout); e.Code != 5 || e.State != job.Failed || out != "saved\n" {
-			t.Errorf("%+v, output %q", e, out)
+			t.Errorf(`%+v, output %q, want Code 5, State %v and "saved\n"`, e, out, job.Failed)
 		}
 		if at := e.Ended.Sub(e.Began); at < 500*time.Millisecond || at > 5*time.Second {
-			t.Errorf("warned after %s", at)
+			t.Errorf("warned after %s, want at least %v and at most %v", at, 500*time.Millisecond, 5*time.Second)
 		}
 
 		deaf := r.task(1, "sleep", "1000") // if no process handles the signal, all get it
 		deaf.TimeLimit, deaf.Warning = time.Minute, k.Warning
 		if e := r.run(deaf); e.Signal != int(unix.SIGUSR1) || e.State != job.Failed {
-			t.Errorf("%+v", e)
+			t.Errorf("%+v, want Signal %v and State %v", e, int(unix.SIGUSR1), job.Failed)
 		}
 	})
 }

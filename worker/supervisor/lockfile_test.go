@@ -59,13 +59,13 @@ func TestRemovedLockFile(t *testing.T) {
 		r.stop()
 		r = newRigOf(t, cfg, mode) // as after a restart of the daemon
 		if len(r.found) != 1 || r.found[0].Kind != worker.DriverStarted {
-			t.Errorf("found %+v", r.found)
+			t.Errorf("found %+v, want 1 of them and [0].Kind %v", r.found, worker.DriverStarted)
 		}
 		if err := r.d.Stop(r.attempt(1), 0, "enough"); err != nil {
 			t.Fatal(err)
 		}
 		if e := r.expect(worker.DriverExited); e.Exit.State != job.Cancelled {
-			t.Errorf("%+v", e)
+			t.Errorf("%+v, want Exit.State %v", e, job.Cancelled)
 		}
 	})
 }
@@ -81,7 +81,7 @@ func TestRemovedRunDirectory(t *testing.T) {
 			t.Parallel()
 			r := rigIn(t)
 			if e := r.run(r.shell(1, "true")); e.State != job.Succeeded { // leaves directories for later ones
-				t.Fatalf("%+v", e)
+				t.Fatalf("%+v, want State %v", e, job.Succeeded)
 			}
 			r.start(r.shell(2, "sleep "+nap(r, 2)+" & wait"))
 			r.expect(worker.DriverStarted)
@@ -92,7 +92,7 @@ func TestRemovedRunDirectory(t *testing.T) {
 			await(t, "files again", func() bool { info, err := r.d.dir.ReadInfo(1); return err == nil && info.PID != 0 })
 			for n := range 2 {
 				if e := r.run(r.shell(3+n, "echo x >/tmp/f$$; rm /tmp/f$$")); e.State != job.Succeeded {
-					t.Errorf("%+v", e)
+					t.Errorf("%+v, want State %v", e, job.Succeeded)
 				}
 			}
 			r.stop()
@@ -113,7 +113,7 @@ func TestRemovedRunDirectory(t *testing.T) {
 					continue
 				}
 				if e.Exit.State != job.Cancelled {
-					t.Errorf("%+v", e)
+					t.Errorf("%+v, want Exit.State %v", e, job.Cancelled)
 				}
 				return
 			}

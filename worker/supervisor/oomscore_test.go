@@ -26,7 +26,7 @@ func TestRunnerIsKilledLast(t *testing.T) {
 	for i := range 20 {
 		k := r.shell(i, "(cat /proc/self/oom_score_adj); cat /proc/self/oom_score_adj")
 		if e := r.run(k); e.State != job.Succeeded {
-			t.Fatalf("%+v", e)
+			t.Fatalf("%+v, want State %v", e, job.Succeeded)
 		}
 		if out, want := r.output(k.Attempt, output.Stdout), strings.Repeat(string(own), 2); out != want {
 			t.Errorf("scores of the task and its child: %q, want %q", out, want)

@@ -58,7 +58,7 @@ func TestUsers(t *testing.T) {
 		k.User = tt.user
 		r.start(k)
 		if e := r.expect(worker.DriverFailed).Exit; e.Reason != tt.reason || e.Code != 126 {
-			t.Errorf("%+v", e)
+			t.Errorf("%+v, want Reason %v and Code 126", e, tt.reason)
 		}
 	}
 
@@ -70,7 +70,7 @@ func TestUsers(t *testing.T) {
 	k.User, k.Spec.Workdir = "nobody", private
 	r.start(k)
 	if e := r.expect(worker.DriverFailed).Exit; e.Code != 126 || e.Reason != "workdir "+private+": user nobody may not enter it on this node" {
-		t.Errorf("%+v", e)
+		t.Errorf("%+v, want Code 126 and Reason %v", e, "workdir "+private+": user nobody may not enter it on this node")
 	}
 }
 
@@ -100,7 +100,7 @@ func TestNewerConnectionReplaces(t *testing.T) {
 	first, _ := dial(t, dir)
 	second, w := dial(t, dir)
 	if len(w.Running) != 1 || w.Running[0].PID != pid || w.Running[0].Attempt != k.Attempt.String() {
-		t.Errorf("welcome %+v", w)
+		t.Errorf("welcome %+v, want 1 Running, Running[0].PID %v and Running[0].Attempt %v", w, pid, k.Attempt.String())
 	}
 	if _, err := first.Read(make([]byte, 1)); err == nil {
 		t.Error("the older connection is still open")
@@ -145,7 +145,7 @@ func TestAttemptOfAnEarlierRunnerIsNotStarted(t *testing.T) {
 	}
 	r.start(k)
 	if e := r.expect(worker.DriverExited); e.Exit.Code != 3 {
-		t.Errorf("%+v", e)
+		t.Errorf("%+v, want Exit.Code 3", e)
 	}
 	lost := r.task(1, "true")
 	if err := os.Mkdir(protocol.Dir(dir).Task(lost.Attempt), 0o700); err != nil {
@@ -191,7 +191,7 @@ func TestRunnerToldToEnd(t *testing.T) {
 		}
 	}
 	if e := r.expect(worker.DriverExited).Exit; e.State != job.NodeFail || e.Reason != "the runner of this node was told to end" {
-		t.Errorf("%+v", e)
+		t.Errorf(`%+v, want State %v and Reason "the runner of this node was told to end"`, e, job.NodeFail)
 	}
 }
 
@@ -204,7 +204,7 @@ func TestInvalidTaskIsNotSent(t *testing.T) {
 		t.Error("an argument with a zero byte was accepted")
 	}
 	if e := r.run(r.task(1, "true")); e.State != job.Succeeded {
-		t.Errorf("%+v", e)
+		t.Errorf("%+v, want State %v", e, job.Succeeded)
 	}
 }
 
@@ -214,14 +214,14 @@ func TestRunnerOfAnUpgradedBinaryIsUsed(t *testing.T) {
 	dir := testDir(t)
 	r := newRig(t, "version=7", dir, "1")
 	if e := r.run(r.task(0, "true")); e.State != job.Succeeded {
-		t.Errorf("%+v", e)
+		t.Errorf("%+v, want State %v", e, job.Succeeded)
 	}
 	all, err := protocol.Dir(dir).Generations()
 	if err != nil || len(all) != 1 {
 		t.Errorf("runners %v, %v, want one", all, err)
 	}
 	if info, err := protocol.Dir(dir).ReadInfo(1); err != nil || info.Version != "7" {
-		t.Errorf("%+v, %v", info, err)
+		t.Errorf(`%+v, %v, want no error and Version "7"`, info, err)
 	}
 }
 
@@ -246,10 +246,10 @@ func TestOutOfMemory(t *testing.T) {
 		}
 	}
 	if e := r.run(r.shell(1, "x=$(head -c 300M /dev/zero | tr '\\0' x); echo ${#x}")); e.State != job.OutOfMemory || e.Signal != int(unix.SIGKILL) || e.Reason != "the kernel ended it for lack of memory: it had asked for none; set some aside for it with --mem" {
-		t.Errorf("%+v", e)
+		t.Errorf(`%+v, want State %v, Signal %v and Reason "the kernel ended it for lack of memory: it had asked for none; set some aside for it with --mem"`, e, job.OutOfMemory, int(unix.SIGKILL))
 	}
 	if e := r.run(r.shell(2, "kill -KILL $$")); e.State != job.Failed {
-		t.Errorf("%+v", e)
+		t.Errorf("%+v, want State %v", e, job.Failed)
 	}
 }
 
@@ -261,7 +261,7 @@ func TestSweepIsDueSoonerOnADiskThatIsNearlyFull(t *testing.T) {
 		due   bool
 	}{{sweepShort, 50, false}, {sweepShort, 49, true}, {sweepEvery, 900, true}, {sweepEvery - 1, 900, false}} {
 		if got := sweepDue(c.since, unix.Statfs_t{Blocks: 1000, Bavail: c.free}); got != c.due {
-			t.Errorf("%s after the last sweep, with %d of 1000 blocks free: due %v", c.since, c.free, got)
+			t.Errorf("%s after the last sweep, with %d of 1000 blocks free: due %v, want %v", c.since, c.free, got, c.due)
 		}
 	}
 }

@@ -58,7 +58,7 @@ func TestDeadlinesAreSentWithTheirSkew(t *testing.T) {
 		switch {
 		case m.Start != nil && m.Start.Hold:
 			if m.Start.Deadline != 0 || m.Start.Skew != 0 {
-				t.Errorf("a task on hold has a deadline: %+v", m.Start)
+				t.Errorf("a task on hold has a deadline: %+v, want Deadline 0 and Skew 0", m.Start)
 			}
 			continue
 		case m.Start != nil:
@@ -67,7 +67,7 @@ func TestDeadlinesAreSentWithTheirSkew(t *testing.T) {
 			got, skew = append(got, left(m.Extend[0].Deadline)), m.Extend[0].Skew
 		}
 		if off := (skew - host.Skew()).Abs(); off > time.Second {
-			t.Errorf("skew of %s is off by %s", frame[4:], off)
+			t.Errorf("skew of %s is off by %s, want at most %v", frame[4:], off, time.Second)
 		}
 	}
 	want := []time.Duration{time.Minute, time.Minute, 2 * time.Minute, 2 * time.Minute} // Start and the extension after it; Extend; again

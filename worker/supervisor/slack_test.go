@@ -20,7 +20,7 @@ func TestTimerSlack(t *testing.T) {
 	for i := range 20 {
 		k := r.shell(i, "cat /proc/self/timerslack_ns; (cat /proc/self/timerslack_ns)")
 		if e := r.run(k); e.State != job.Succeeded {
-			t.Fatalf("%+v", e)
+			t.Fatalf("%+v, want State %v", e, job.Succeeded)
 		}
 		if out, want := r.output(k.Attempt, output.Stdout), strings.Repeat(strconv.Itoa(int(timerslack.Default))+"\n", 2); out != want {
 			t.Errorf("timer slacks of the task and its child: %q, want %q", out, want)

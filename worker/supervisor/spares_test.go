@@ -36,7 +36,7 @@ func (r *rig) inode(a job.Attempt) uint64 {
 func (r *rig) finish(task worker.Task) uint64 {
 	r.t.Helper()
 	if exit := r.run(task); exit.State != job.Succeeded {
-		r.t.Fatalf("exit %+v", exit)
+		r.t.Fatalf("exit %+v, want State %v", exit, job.Succeeded)
 	}
 	await(r.t, "removal of the scratch directory", func() bool {
 		_, err := os.Lstat(r.d.dir.Scratch(task.Attempt))
@@ -75,7 +75,7 @@ func TestSilentTaskLeavesItsDirectory(t *testing.T) {
 			t.Errorf("the second task has inode %d; the first had %d and has %d", got, first, r.inode(r.attempt(1)))
 		}
 		if text, err := r.log(second.Attempt, 0, true); err != nil || !strings.HasPrefix(text, r.d.dir.Scratch(second.Attempt)+"\n") {
-			t.Errorf("log %q, %v", text, err)
+			t.Errorf("log %q, %v, want no error and prefix %v", text, err, r.d.dir.Scratch(second.Attempt)+"\n")
 		}
 		if third := r.finish(r.task(3, "/bin/true")); third == first || r.inode(second.Attempt) != first {
 			t.Error("a task took the directory of one that has output")
@@ -85,11 +85,11 @@ func TestSilentTaskLeavesItsDirectory(t *testing.T) {
 			for _, follow := range []bool{false, true} {
 				for _, offset := range []int64{0, -5, 7} {
 					if text, err := later.log(r.attempt(1), offset, follow); text != "" || err != nil {
-						t.Errorf("log of the first task from %d: %q, %v", offset, text, err)
+						t.Errorf("log of the first task from %d: %q, %v, want none and no error", offset, text, err)
 					}
 				}
 				if _, err := later.log(r.attempt(9), 0, follow); !errors.Is(err, os.ErrNotExist) {
-					t.Errorf("log of an attempt that never was: %v", err)
+					t.Errorf("log of an attempt that never was: %v, want os.ErrNotExist", err)
 				}
 			}
 			if later == r {
@@ -111,7 +111,7 @@ func TestDirectoriesOfSilentTasksStayFew(t *testing.T) {
 		r.finish(r.task(n, "/bin/true"))
 	}
 	if left, err := r.d.dir.Attempts(); err != nil || len(left) != 1 {
-		t.Errorf("%d directories: %v", len(left), err)
+		t.Errorf("%d directories: %v, want no error and 1", len(left), err)
 	}
 }
 
@@ -145,7 +145,7 @@ func TestChangedDirectoryIsNotTaken(t *testing.T) {
 				t.Error("the directory was taken")
 			}
 			if text, err := r.log(r.attempt(2), 0, false); text != "" || err != nil {
-				t.Errorf("log of the second task: %q, %v", text, err)
+				t.Errorf("log of the second task: %q, %v, want none and no error", text, err)
 			}
 		})
 	}
@@ -159,7 +159,7 @@ func TestTasksWithFilesKeepTheirDirectories(t *testing.T) {
 	download := r.task(2, "/bin/true")
 	download.Spec.Download = []string{"*"}
 	if exit := r.run(download); exit.State != job.Succeeded {
-		t.Fatalf("exit %+v", exit)
+		t.Fatalf("exit %+v, want State %v", exit, job.Succeeded)
 	}
 	if err := r.d.Forget(download.Attempt); err != nil {
 		t.Fatal(err)
@@ -266,7 +266,7 @@ func TestSparesAgainstModel(t *testing.T) {
 			}
 		}
 		if len(given) < 20 {
-			t.Errorf("seed %d: only %d directories were given", seed, len(given))
+			t.Errorf("seed %d: only %d directories were given, want at least 20", seed, len(given))
 		}
 	}
 }
@@ -280,13 +280,13 @@ func TestSparesAreBounded(t *testing.T) {
 		s.ended(attempt(n), "ada")
 	}
 	if len(s.silent) != maxSilent {
-		t.Errorf("%d attempts that are not forgotten", len(s.silent))
+		t.Errorf("%d attempts that are not forgotten, want %v", len(s.silent), maxSilent)
 	}
 	for n := range 3 * maxSilent {
 		s.forgotten(attempt(n))
 	}
 	if len(s.silent) != 0 || len(s.ready) != maxSpares {
-		t.Errorf("%d attempts not forgotten, %d directories", len(s.silent), len(s.ready))
+		t.Errorf("%d attempts not forgotten, %d directories, want none and %v", len(s.silent), len(s.ready), maxSpares)
 	}
 	const all = 400_000
 	for n := range all {
@@ -299,15 +299,15 @@ func TestSparesAreBounded(t *testing.T) {
 		s.settled(attempt(all + n))
 	}
 	if len(s.taking) != 0 {
-		t.Errorf("%d directories are being taken", len(s.taking))
+		t.Errorf("%d directories are being taken, want none", len(s.taking))
 	}
 	files, err := filepath.Glob(filepath.Join(string(s.dir), "*"))
 	if err != nil || len(files) != 2 {
-		t.Fatalf("files %v, %v", files, err)
+		t.Fatalf("files %v, %v, want no error and 2 of them", files, err)
 	}
 	for _, path := range files {
 		if info, err := os.Stat(path); err != nil || info.Size() > givenBytes+100 {
-			t.Errorf("%s: %v, %v", path, info, err)
+			t.Errorf("%s: %v, %v, want no error and Size() at most %v", path, info, err, givenBytes+100)
 		}
 	}
 	for _, n := range []int{all - maxSpares - 1, all - 100_000} {
@@ -327,7 +327,7 @@ func TestNoDirectoryWithoutList(t *testing.T) {
 	s.ended(attemptIn("x", 1), "ada")
 	s.forgotten(attemptIn("x", 1))
 	if name := s.take(attemptIn("x", 2), "ada", noFollower); name != "" {
-		t.Errorf("%s was given", name)
+		t.Errorf("%s was given, want none", name)
 	}
 }
 
@@ -363,6 +363,6 @@ func TestUnknownOutputIsCheap(t *testing.T) { //nolint:paralleltest // it counts
 			t.Error("found")
 		}
 	}); n > 1000 {
-		t.Errorf("%v allocations", n)
+		t.Errorf("%v allocations, want at most 1000", n)
 	}
 }

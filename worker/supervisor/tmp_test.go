@@ -49,7 +49,7 @@ func privateRig(t *testing.T, mode string) *rig {
 	if info, err := protocol.Dir(r.dir).ReadInfo(1); err != nil || !info.PIDNamespace {
 		t.Skipf("no mounts of their own for tasks on this host: %+v, %v", info, err)
 	} else if info.SharedTmp != "" || !strings.Contains(info.Isolation, ", private /tmp") {
-		t.Fatalf("tasks share the /tmp of the host: %+v", info)
+		t.Fatalf(`tasks share the /tmp of the host: %+v, want SharedTmp none and Isolation ", private /tmp" in it`, info)
 	}
 	return r
 }
@@ -58,7 +58,7 @@ func privateRig(t *testing.T, mode string) *rig {
 func (r *rig) say(k worker.Task) string {
 	r.t.Helper()
 	if e := r.run(k); e.State != job.Succeeded {
-		r.t.Errorf("%+v: %s", e, r.output(k.Attempt, output.Stderr))
+		r.t.Errorf("%+v: %s, want State %v", e, r.output(k.Attempt, output.Stderr), job.Succeeded)
 	}
 	return strings.TrimSpace(r.output(k.Attempt, output.Stdout))
 }
@@ -104,12 +104,12 @@ func TestTasksHaveTheirOwnTmp(t *testing.T) {
 			want := "mine\nmine\n1777 0\n1777 0"
 			for i, user := range []string{"nobody", "daemon", "root", "nobody"} {
 				if out := r.say(by(user, r.shell(i, leave))); out != want {
-					t.Errorf("%s: %q", user, out)
+					t.Errorf("%s: %q, want %v", user, out, want)
 				}
 			}
 			for _, place := range []string{"/tmp/", "/dev/shm/"} {
 				if _, err := os.Lstat(place + name); !errors.Is(err, os.ErrNotExist) {
-					t.Errorf("%s on the host: %v", place, err)
+					t.Errorf("%s on the host: %v, want os.ErrNotExist", place, err)
 				}
 			}
 			await(t, "what the tasks left to go", func() bool { return r.tmps(1) == "" })
@@ -136,15 +136,15 @@ func TestTmpIsClosedToOthers(t *testing.T) {
 	await(t, "its file", func() bool { return strings.Contains(r.tmps(1), "/mine") })
 	path, _, _ := strings.Cut(r.tmps(1), " ")
 	if out := r.say1(by("nobody", r.shell(1, fmt.Sprintf("ls %s 2>&1; ls /tmp; true", path)))); !strings.Contains(out, "denied") {
-		t.Errorf("another task of the user: %q", out)
+		t.Errorf(`another task of the user: %q, want "denied" in it`, out)
 	}
 	// A command in the task sees what the task sees, and finds programs there.
 	script := `printf '#!/bin/sh\necho found' >/tmp/prog && chmod +x /tmp/prog && cat /tmp/mine && df --output=target /tmp /dev/shm | tail -2`
 	if out := r.exec(k, "sh", "-c", script); out != "x\n/tmp\n/dev/shm\n" {
-		t.Errorf("exec: %q", out)
+		t.Errorf(`exec: %q, want "x\n/tmp\n/dev/shm\n"`, out)
 	}
 	if out := r.exec(k, "/tmp/prog"); out != "found\n" {
-		t.Errorf("exec of a program that is in the /tmp of the task only: %q", out)
+		t.Errorf(`exec of a program that is in the /tmp of the task only: %q, want "found\n"`, out)
 	}
 	r.exec(k, "sh", "-c", "echo >/tmp/end")
 	r.expect(worker.DriverExited)
@@ -176,7 +176,7 @@ func (r *rig) exec(k worker.Task, command ...string) string {
 		r.t.Error(err)
 	}
 	if code, err := s.Wait(); code != 0 || err != nil {
-		r.t.Errorf("%q: exit code %d, %v", command, code, err)
+		r.t.Errorf("%q: exit code %d, %v, want 0 and no error", command, code, err)
 	}
 	return string(out)
 }
@@ -229,27 +229,27 @@ func TestWhatStaysOfTheHostsTmp(t *testing.T) {
 	in.Spec.Workdir = mine + "/run/deep"
 	r.run(in)
 	if out := r.output(in.Attempt, output.Stdout); out != mine+"/run/deep\ndata1\n" {
-		t.Errorf("in a working directory below /tmp: %q, %s", out, r.output(in.Attempt, output.Stderr))
+		t.Errorf("in a working directory below /tmp: %q, %s, want %v", out, r.output(in.Attempt, output.Stderr), mine+"/run/deep\ndata1\n")
 	}
 	if b, err := os.ReadFile(mine + "/run/deep/written"); string(b) != "x\n" {
-		t.Errorf("what the task wrote in its working directory: %q, %v", b, err)
+		t.Errorf(`what the task wrote in its working directory: %q, %v, want "x\n"`, b, err)
 	}
 	in = task("./prog")
 	in.Spec.Workdir = link
 	r.run(in)
 	if out := r.output(in.Attempt, output.Stdout); !strings.HasPrefix(out, "data") || !strings.Contains(out, "No such file") {
-		t.Errorf("a program in a directory behind a link: %q, %s", out, r.output(in.Attempt, output.Stderr))
+		t.Errorf(`a program in a directory behind a link: %q, %s, want prefix "data" and "No such file" in it`, out, r.output(in.Attempt, output.Stderr))
 	}
 	if out := r.say(task(theirs + "/prog")); out != "theirs" {
-		t.Errorf("a program below /tmp: %q", out)
+		t.Errorf(`a program below /tmp: %q, want "theirs"`, out)
 	}
 	if out := r.say(task("cat", mine+"/data")); out != "data" {
-		t.Errorf("an argument below /tmp: %q", out)
+		t.Errorf(`an argument below /tmp: %q, want "data"`, out)
 	}
 	named := task("sh", "-c", `[ -S "$SOCK" ] && [ -e "$SOCK" ] && ls /tmp | wc -l && ls "$THEIRS" 2>&1; true`)
 	named.Env = append(named.Env, "SOCK="+socket, "THEIRS="+theirs)
 	if out := r.say(named); !strings.HasPrefix(out, "1\n") || !strings.Contains(out, "No such file") {
-		t.Errorf("a socket that the environment names: %q", out)
+		t.Errorf(`a socket that the environment names: %q, want prefix "1\n" and "No such file" in it`, out)
 	}
 
 	// A task in /tmp itself is in that of the host.
@@ -257,13 +257,13 @@ func TestWhatStaysOfTheHostsTmp(t *testing.T) {
 	all := task("sh", "-c", "[ -d "+name+" ] && pwd")
 	all.Spec.Workdir = "/tmp"
 	if out := r.say(all); out != "/tmp" {
-		t.Errorf("in /tmp: %q", out)
+		t.Errorf(`in /tmp: %q, want "/tmp"`, out)
 	}
 	shm := onHost(t, "/dev/shm", nobody)
 	all = task("sh", "-c", "pwd; ls -d "+shm+" /tmp/"+name+" 2>&1; true")
 	all.Spec.Workdir = "/dev/shm"
 	if out := r.say(all); !strings.HasPrefix(out, "/dev/shm\n") || !strings.Contains(out, shm) || !strings.Contains(out, "No such file") {
-		t.Errorf("in /dev/shm: %q", out)
+		t.Errorf(`in /dev/shm: %q, want prefix "/dev/shm\n", %v in it and "No such file" in it`, out, shm)
 	}
 
 	// Output goes where the job says, on the host.
@@ -271,7 +271,7 @@ func TestWhatStaysOfTheHostsTmp(t *testing.T) {
 	out.Spec.Output = filepath.Join(mine, "out")
 	r.run(out)
 	if b, err := os.ReadFile(mine + "/out"); string(b) != "hello\n" {
-		t.Errorf("output below /tmp: %q, %v", b, err)
+		t.Errorf(`output below /tmp: %q, %v, want "hello\n"`, b, err)
 	}
 	if _, err := os.Stat(mine + "/data"); err != nil {
 		t.Errorf("what was mounted in tasks: %v", err)
@@ -306,20 +306,20 @@ func TestTmpIsMeasured(t *testing.T) {
 	r.d.cfg.Limits.Scratch = 8 * mib
 	e := r.run(by("nobody", r.shell(0, "head -c 67108864 /dev/zero >/tmp/all; exec sleep 1000")))
 	if e.State != job.Failed || !strings.HasPrefix(e.Reason, "scratch quota of 8MiB exceeded: ") {
-		t.Errorf("%+v", e)
+		t.Errorf(`%+v, want State %v and Reason prefix "scratch quota of 8MiB exceeded: "`, e, job.Failed)
 	}
 	await(t, "what the task left to go", func() bool { return r.tmps(1) == "" })
 	k := by("nobody", r.shell(1, "df --output=size -B1 /dev/shm | tail -1"))
 	k.Spec.Resources.Memory = 64 * mib
 	if out := r.say(k); out != fmt.Sprint(64<<20) {
-		t.Errorf("the /dev/shm of a task with 64 MiB: %s bytes", out)
+		t.Errorf("the /dev/shm of a task with 64 MiB: %s bytes, want %v", out, fmt.Sprint(64<<20))
 	}
 	var host unix.Statfs_t
 	if err := unix.Statfs("/dev/shm", &host); err != nil {
 		t.Fatal(err)
 	}
 	if out := r.say(by("nobody", r.shell(2, "df --output=size -B1 /dev/shm | tail -1"))); out != fmt.Sprint(int64(host.Blocks)*host.Bsize) { //nolint:gosec // no memory has 2^63 bytes
-		t.Errorf("the /dev/shm of a task without a limit: %s bytes, that of the host %d", out, int64(host.Blocks)*host.Bsize)
+		t.Errorf("the /dev/shm of a task without a limit: %s bytes, that of the host %d, want %v", out, int64(host.Blocks)*host.Bsize, fmt.Sprint(int64(host.Blocks)*host.Bsize))
 	}
 }
 
@@ -399,11 +399,11 @@ func TestTasksShareTmp(t *testing.T) {
 				at := onHost(t, place, nobody)
 				r.say(by("nobody", r.shell(len(place), "echo x >"+at+"/x")))
 				if b, err := os.ReadFile(at + "/x"); string(b) != "x\n" {
-					t.Errorf("%q, %v", b, err)
+					t.Errorf(`%q, %v, want "x\n"`, b, err)
 				}
 			}
 			if _, err := os.Lstat(protocol.Tmps(r.d.dir, 1)); !errors.Is(err, os.ErrNotExist) {
-				t.Errorf("directories of tasks: %v", err)
+				t.Errorf("directories of tasks: %v, want os.ErrNotExist", err)
 			}
 		})
 	}

@@ -72,7 +72,7 @@ func TestRightsOfAThread(t *testing.T) {
 		return unix.ENOTTY
 	})
 	if !errors.Is(err, unix.ENOTTY) {
-		t.Error(err)
+		t.Errorf("got %v, want unix.ENOTTY", err)
 	}
 	for _, name := range names {
 		if got := status(t, name); got != before[name] {
@@ -108,7 +108,7 @@ func TestCharge(t *testing.T) {
 		t.Error(err)
 	}
 	if after := exceeds(); after != before {
-		t.Errorf("afterwards the capability is there: %t", after)
+		t.Errorf("afterwards the capability is there: %t, want %v", after, before)
 	}
 }
 
@@ -292,14 +292,14 @@ func TestOpen(t *testing.T) {
 			return err
 		})
 		if !errors.Is(err, unix.EACCES) {
-			t.Errorf("%s: %v", path, err)
+			t.Errorf("%s: %v, want unix.EACCES", path, err)
 		}
 		err = As(nil, func(thread Thread) error {
 			_, err := thread.Open(unix.AT_FDCWD, path, write, 0o644)
 			return err
 		})
 		if !errors.Is(err, ErrKernel) {
-			t.Errorf("%s by root's own task: %v", path, err)
+			t.Errorf("%s by root's own task: %v, want ErrKernel", path, err)
 		}
 	}
 	if _, err := (Thread{}).Open(unix.AT_FDCWD, mine+"/file", unix.O_RDONLY, 0); err == nil {
@@ -326,7 +326,7 @@ func TestTruncate(t *testing.T) {
 		}
 	}
 	if text, err := os.ReadFile(path); err != nil || len(text) > 0 {
-		t.Errorf("%q, %v", text, err)
+		t.Errorf("%q, %v, want no error and none", text, err)
 	}
 }
 
@@ -375,7 +375,7 @@ func TestSwappedLink(t *testing.T) {
 			defer unix.Close(fd)
 			var text [16]byte
 			if n, err := unix.Read(fd, text[:]); err != nil || string(text[:n]) != "file" {
-				t.Errorf("read %q, %v", text[:n], err)
+				t.Errorf(`read %q, %v, want no error and "file"`, text[:n], err)
 			}
 			opened++
 			return nil

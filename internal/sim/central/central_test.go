@@ -160,7 +160,7 @@ func checkLegal(t *testing.T, l *load.Load, log record.Log) {
 		}
 		for _, a := range x.alloc {
 			if len(a.Devices) != gpu.Count(j.Spec.Resources) {
-				t.Fatalf("%s gets %d devices", j.Name, len(a.Devices))
+				t.Fatalf("%s gets %d devices, want %v", j.Name, len(a.Devices), gpu.Count(j.Spec.Resources))
 			}
 			cpus[a.Machine] -= sign * j.Spec.Resources.CPUs
 			for _, d := range a.Devices {

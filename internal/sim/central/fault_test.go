@@ -116,6 +116,6 @@ func TestFaultsWithAPolicy(t *testing.T) {
 		}
 	}
 	if lost != 2 || finished != 4 {
-		t.Errorf("%d lost, %d finished\n%s", lost, finished, story(log))
+		t.Errorf("%d lost, %d finished\n%s, want 2 and 4", lost, finished, story(log))
 	}
 }

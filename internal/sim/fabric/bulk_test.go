@@ -79,7 +79,7 @@ func TestCopiesWaitForRoutesAndEndWithTheirHost(t *testing.T) {
 		t.Errorf("the copy was done at %v, want %v", moved, want)
 	}
 	if lost >= 0 || never >= 0 || f.Totals().CopiesLost != 2 {
-		t.Errorf("done at %v and %v although a host failed: %+v", lost, never, f.Totals())
+		t.Errorf("done at %v and %v although a host failed: %+v, want less than 0, less than 0 and CopiesLost 2", lost, never, f.Totals())
 	}
 	heal := f.Cut(f.Below(top.Hosts))
 	copied(f, 0, 3, gigabit, &waits)
@@ -177,7 +177,7 @@ func TestUseIsNeverMoreThanTheLink(t *testing.T) {
 	for _, l := range s.Links {
 		for _, u := range l.Use {
 			if u > 1.0001 {
-				t.Errorf("a link is used for %f", u)
+				t.Errorf("a link is used for %f, want at most 1.0001", u)
 			}
 			if u > 0.99 {
 				full++
@@ -205,7 +205,7 @@ func BenchmarkCopies(b *testing.B) {
 		c.Run(time.Hour)
 		b.ReportMetric((cpu(b) - before).Seconds(), "cpu-s/op")
 		if done != 10_000 {
-			b.Fatalf("%d are done", done)
+			b.Fatalf("%d are done, want 10_000", done)
 		}
 	}
 }

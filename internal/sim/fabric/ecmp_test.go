@@ -28,11 +28,11 @@ func TestFlowsSpreadOverEqualPaths(t *testing.T) {
 	}
 	for name, n := range into {
 		if n < 23_700 || n > 26_200 { // of 199,000 that leave their rack
-			t.Errorf("%s has %d flows", name, n)
+			t.Errorf("%s has %d flows, want at least 23_700 and at most 26_200", name, n)
 		}
 	}
 	if len(into) != 8 {
-		t.Errorf("%d spines have flows", len(into))
+		t.Errorf("%d spines have flows, want 8", len(into))
 	}
 	// With three tiers the choices must not depend on each other: all 9 core switches are used from one leaf.
 	top, err := FatTree{K: 6, Bandwidth: Gbps, Latency: 1000}.Build()

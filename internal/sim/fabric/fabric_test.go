@@ -44,7 +44,7 @@ func TestMessageTakesLatencyAndSerialisation(t *testing.T) {
 	arrival(f, 0, 3, 100, &far)
 	c.Run(2 * time.Second)
 	if same != 0 {
-		t.Errorf("a message to the same host took %v", same)
+		t.Errorf("a message to the same host took %v, want 0", same)
 	}
 	if want := time.Duration(2 * (800 + 1000)); rack != want { // two links
 		t.Errorf("a message within the rack took %v, want %v", rack, want)
@@ -65,10 +65,10 @@ func TestMessagesWaitForThoseBeforeThem(t *testing.T) {
 	arrival(f, 2, 1, 1000, &third) // meets nobody on the link to host 1: the first ones have passed
 	c.Run(time.Second)
 	if first != 18_000 || second != 8000+800+1000+800+1000+7200 {
-		t.Errorf("arrived at %v and %v", first, second)
+		t.Errorf("arrived at %v and %v, want 18_000 and %v", first, second, 8000+800+1000+800+1000+7200)
 	}
 	if third != 4*8000+2*1000+2*5000 {
-		t.Errorf("the third arrived at %v", third)
+		t.Errorf("the third arrived at %v, want %v", third, 4*8000+2*1000+2*5000)
 	}
 	var up LinkStats
 	for _, l := range f.Stats().Links {

@@ -86,7 +86,7 @@ func TestSharesAreMaxMinFair(t *testing.T) {
 		}
 		for l := range room {
 			if used[l] > room[l]+1e-9 {
-				t.Fatalf("seed %d: link %d carries %v of %v", seed, l, used[l], room[l])
+				t.Fatalf("seed %d: link %d carries %v of %v, want at most %v", seed, l, used[l], room[l], room[l]+1e-9)
 			}
 		}
 		checkMaxMin(t, seed, flows, room, used)

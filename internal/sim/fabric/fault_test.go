@@ -56,7 +56,7 @@ func TestRoutesChangeAfterTheConvergenceTime(t *testing.T) {
 		}
 	}
 	if s := f.Totals(); s.Lost != 2 || s.Unrouted != 0 {
-		t.Errorf("%+v", s)
+		t.Errorf("%+v, want Lost 2 and Unrouted 0", s)
 	}
 }
 
@@ -105,7 +105,7 @@ func TestPartitionCutsBothSides(t *testing.T) {
 	f, c := build(t, DefaultConfig(), top)
 	rack := f.Below(top.Hosts) // leaf0 and hosts 0 and 1
 	if len(rack) != 3 {
-		t.Fatalf("rack: %v", rack)
+		t.Fatalf("rack: %v, want 3 of them", rack)
 	}
 	heal := f.Cut(rack)
 	c.Run(c.Now() + time.Second)
@@ -121,14 +121,14 @@ func TestPartitionCutsBothSides(t *testing.T) {
 	heal()
 	c.Run(c.Now() + time.Second)
 	if lost >= 0 || f.Totals().Unrouted != 1 {
-		t.Errorf("arrived at %v, %+v", lost, f.Totals())
+		t.Errorf("arrived at %v, %+v, want less than 0 and Unrouted 1", lost, f.Totals())
 	}
 	if !f.Reachable(0, 3) {
 		t.Error("no path after the cut is undone")
 	}
 	for i, w := range f.wires {
 		if w.down != 0 {
-			t.Errorf("link %d has %d faults", i, w.down)
+			t.Errorf("link %d has %d faults, want 0", i, w.down)
 		}
 	}
 }
@@ -164,9 +164,9 @@ func TestFlappingLinkIsBounded(t *testing.T) {
 		c.Run(c.Now() + time.Second)
 	}
 	if len(f.wires[link].spans) > maxSpans || len(c.queue) > 0 {
-		t.Errorf("%d spans, %d events", len(f.wires[link].spans), len(c.queue))
+		t.Errorf("%d spans, %d events, want at most %v and none", len(f.wires[link].spans), len(c.queue), maxSpans)
 	}
 	if arrived != 0 { // routers use the link again only after its convergence time, and then it works only for 800 ms
-		t.Errorf("%d messages arrived", arrived)
+		t.Errorf("%d messages arrived, want 0", arrived)
 	}
 }

@@ -35,7 +35,7 @@ func TestParse(t *testing.T) {
 		t.Errorf("%d hosts of %v, links %v", top.Hosts, top.Nodes, top.Links)
 	}
 	if l := top.Links[1]; l != (Link{A: 1, B: 3, Latency: time.Microsecond, Bandwidth: 25 * Gbps, Loss: 0.001}) {
-		t.Errorf("%+v", l)
+		t.Errorf("%+v, want %v", l, (Link{A: 1, B: 3, Latency: time.Microsecond, Bandwidth: 25 * Gbps, Loss: 0.001}))
 	}
 	if r := top.Racks(); r[0] != "leaf1" || r[1] != "leaf2" || top.Rack(1) != "leaf2" {
 		t.Errorf("racks %v", r)
@@ -52,7 +52,7 @@ func TestParse(t *testing.T) {
 	}
 	for names, want := range map[string]string{"gpu2,gpu2": `two machines with the name "gpu2"`, "leaf1": `"leaf1" is no host`} {
 		if err := top.Order(strings.Split(names, ",")); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("Order(%s): %v", names, err)
+			t.Errorf("Order(%s): %v, want an error and %v in it", names, err, want)
 		}
 	}
 }
@@ -97,7 +97,7 @@ func TestParseBandwidth(t *testing.T) {
 	for s, want := range map[string]Bandwidth{"25Gbps": 25 * Gbps, "1.5Gbps": 1500 * Mbps, "1Tbps": 1000 * Gbps, "9kbps": 9000, "64000bps": 64000} {
 		b, err := ParseBandwidth(s)
 		if err != nil || b != want {
-			t.Errorf("%s: %v, %v", s, b, err)
+			t.Errorf("%s: %v, %v, want no error and %v", s, b, err, want)
 		}
 		if again, err := ParseBandwidth(b.String()); err != nil || again != b {
 			t.Errorf("%s: written as %s, read as %v, %v", s, b, again, err)
@@ -144,7 +144,7 @@ func TestShapes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if top.Hosts != 16 || len(top.Nodes) != 16+8+8+4 || len(top.Links) != 48 {
-		t.Errorf("fat-tree of 4: %d hosts, %d nodes, %d links", top.Hosts, len(top.Nodes), len(top.Links))
+		t.Errorf("fat-tree of 4: %d hosts, %d nodes, %d links, want 16, %v and 48", top.Hosts, len(top.Nodes), len(top.Links), 16+8+8+4)
 	}
 	tiers := append([]Node(nil), top.Nodes...)
 	top.setTiers()
@@ -153,7 +153,7 @@ func TestShapes(t *testing.T) {
 	}
 	f, _ := build(t, DefaultConfig(), top)
 	if f.Hops(0, 1) != 2 || f.Hops(0, 2) != 4 || f.Hops(0, 15) != 6 {
-		t.Errorf("hops %d, %d, %d", f.Hops(0, 1), f.Hops(0, 2), f.Hops(0, 15))
+		t.Errorf("hops %d, %d, %d, want 2, 4 and 6", f.Hops(0, 1), f.Hops(0, 2), f.Hops(0, 15))
 	}
 	top, err = LeafSpine{Spines: 4, Leaves: 3, Hosts: 8, Machines: 20, Oversubscription: 2, Bandwidth: 10 * Gbps}.Build()
 	if err != nil {

@@ -29,23 +29,23 @@ func TestDaemonThatBeginsAgainHearsAll(t *testing.T) {
 		}
 		c.Run(time.Minute)
 		if len(heard) != 63 {
-			t.Fatalf("%s: it has heard of %d hosts", o.Name, len(heard))
+			t.Fatalf("%s: it has heard of %d hosts, want 63", o.Name, len(heard))
 		}
 		clear(heard)
 		n.SetUp(9, false)
 		n.SetUp(9, false)
 		if v, _ := n.Version(9, 3); v != 0 {
-			t.Errorf("%s: a daemon that has ended knows version %d", o.Name, v)
+			t.Errorf("%s: a daemon that has ended knows version %d, want 0", o.Name, v)
 		}
 		n.Publish(3, 2)
 		c.Run(c.Now() + 10*time.Minute)
 		if len(heard) != 0 {
-			t.Errorf("%s: %d hosts were heard of by a daemon that does not run", o.Name, len(heard))
+			t.Errorf("%s: %d hosts were heard of by a daemon that does not run, want none", o.Name, len(heard))
 		}
 		before := net.Totals().Messages
 		c.Run(c.Now() + 10*time.Minute)
 		if sent := net.Totals().Messages - before; sent != 0 {
-			t.Errorf("%s: %d messages though all that is up is known", o.Name, sent)
+			t.Errorf("%s: %d messages though all that is up is known, want 0", o.Name, sent)
 		}
 		n.SetUp(9, true)
 		c.Run(c.Now() + 10*time.Minute)
@@ -54,15 +54,15 @@ func TestDaemonThatBeginsAgainHearsAll(t *testing.T) {
 			want = len(heard)
 		}
 		if v, _ := n.Version(9, 3); len(heard) != want || v != 2 {
-			t.Errorf("%s: it has heard of %d hosts again, and knows version %d", o.Name, len(heard), v)
+			t.Errorf("%s: it has heard of %d hosts again, and knows version %d, want %v and 2", o.Name, len(heard), v, want)
 		}
 		for h := range 64 {
 			if v, _ := n.Version(h, 3); v != 2 {
-				t.Errorf("%s: host %d knows version %d", o.Name, h, v)
+				t.Errorf("%s: host %d knows version %d, want 2", o.Name, h, v)
 			}
 		}
 		if f := n.Figures(); f.Reached < 64 {
-			t.Errorf("%s: %+v", o.Name, f)
+			t.Errorf("%s: %+v, want Reached at least 64", o.Name, f)
 		}
 	}
 }
@@ -93,10 +93,10 @@ func TestSilentHosts(t *testing.T) {
 		return n
 	}
 	if n := unknown(Random(64, 6, 1)); n != 0 {
-		t.Errorf("random: %d beliefs are missing", n)
+		t.Errorf("random: %d beliefs are missing, want 0", n)
 	}
 	if n := unknown(Optimised(net, 64, 6, 1)); n != 0 {
-		t.Errorf("optimised: %d beliefs are missing", n)
+		t.Errorf("optimised: %d beliefs are missing, want 0", n)
 	}
 	if n := unknown(SpanningTree(net, 64, 6)); n == 0 {
 		t.Error("a tree does without its branches")
@@ -124,15 +124,15 @@ func TestPeerThatNeverAnswers(t *testing.T) {
 	f := n.Figures()
 	// Host 0 tells hosts 1 and 3 of each version, and they tell each other. Three hosts try host 2 every 33 s.
 	if f.Pushes > 4*3600+3*3600/32+60 {
-		t.Errorf("%d pushes in an hour", f.Pushes)
+		t.Errorf("%d pushes in an hour, want at most %v", f.Pushes, 4*3600+3*3600/32+60)
 	}
 	if len(n.board.spread[0].versions) > maxWaves {
-		t.Errorf("%d versions are waited for", len(n.board.spread[0].versions))
+		t.Errorf("%d versions are waited for, want at most %v", len(n.board.spread[0].versions), maxWaves)
 	}
 	net.SetNode(2, true)
 	c.Run(c.Now() + time.Minute)
 	if v, _ := n.Version(2, 0); v != 3599 {
-		t.Errorf("it knows version %d", v)
+		t.Errorf("it knows version %d, want 3599", v)
 	}
 }
 
@@ -180,12 +180,12 @@ func TestDaemonsThatComeAndGo(t *testing.T) {
 		for h := range 16 {
 			for _, w := range n.board.spread[h].versions {
 				if w.hosts > 16 || w.hosts < 0 {
-					t.Errorf("seed %d: version %d of host %d is known to %d hosts", seed, w.version, h, w.hosts)
+					t.Errorf("seed %d: version %d of host %d is known to %d hosts, want at most 16 and at least 0", seed, w.version, h, w.hosts)
 				}
 			}
 		}
 		if n.board.members != 16 {
-			t.Errorf("seed %d: %d members", seed, n.board.members)
+			t.Errorf("seed %d: %d members, want 16", seed, n.board.members)
 		}
 	}
 }
@@ -208,12 +208,12 @@ func TestDHTWithoutSomeHosts(t *testing.T) {
 	one, _ := d.Version(1, 3)
 	two, _ := d.Version(2, 3)
 	if f := d.Figures(); one != 1 || two != 0 || f.Reached != 1 {
-		t.Errorf("host 1 knows version %d, host 2, which is down, %d; %+v", one, two, f)
+		t.Errorf("host 1 knows version %d, host 2, which is down, %d; %+v, want 1, 0 and Reached 1", one, two, f)
 	}
 	d.SetUp(2, true)
 	d.LookUp(2, nil)
 	c.Run(c.Now() + time.Minute)
 	if two, _ = d.Version(2, 3); two != 1 || d.board.members != 2 {
-		t.Errorf("host 2 knows version %d; %d members", two, d.board.members)
+		t.Errorf("host 2 knows version %d; %d members, want 1 and 2", two, d.board.members)
 	}
 }

@@ -52,7 +52,7 @@ func TestOverlaysAreConnectedAndBounded(t *testing.T) {
 				most = max(most, len(p))
 			}
 			if bound := []int{4, 5, 5, 4, hosts}[i]; most > bound {
-				t.Errorf("%d hosts, %s: a host has %d peers", hosts, o.Name, most)
+				t.Errorf("%d hosts, %s: a host has %d peers, want at most %v", hosts, o.Name, most, bound)
 			}
 		}
 	}
@@ -128,7 +128,7 @@ func TestOptimisedIsBetterThanRandom(t *testing.T) {
 	random.describe(Random(256, 6, 1), net)
 	optimised.describe(Optimised(net, 256, 6, 1), net)
 	if optimised.Diameter > random.Diameter || optimised.EdgeHops > 0.75*random.EdgeHops || optimised.Mean > 1.1*random.Mean {
-		t.Errorf("optimised %+v\nrandom %+v", optimised, random)
+		t.Errorf("optimised %+v\nrandom %+v, want Diameter at most %v, EdgeHops at most %v and Mean at most %v", optimised, random, random.Diameter, 0.75*random.EdgeHops, 1.1*random.Mean)
 	}
 }
 
@@ -149,11 +149,11 @@ func TestNewsSpreadsOverEachOverlay(t *testing.T) {
 		n.Publish(5, 1)
 		c.Run(time.Hour)
 		if len(heard) != 63 {
-			t.Errorf("%s: %d hosts heard it", o.Name, len(heard))
+			t.Errorf("%s: %d hosts heard it, want 63", o.Name, len(heard))
 		}
 		f := n.Figures()
 		if f.Reached != 1 || f.Unreached != 0 || f.ReachMean < f.DelayMean {
-			t.Errorf("%s: %+v", o.Name, f)
+			t.Errorf("%s: %+v, want Reached 1, Unreached 0 and ReachMean at least %v", o.Name, f, f.DelayMean)
 		}
 		for at, age := range heard {
 			v, now := n.Version(at, 5)
@@ -162,7 +162,7 @@ func TestNewsSpreadsOverEachOverlay(t *testing.T) {
 			}
 		}
 		if edges := int64(len(o.edges())); f.Pushes < 63 || f.Pushes > 2*edges {
-			t.Errorf("%s: %d pushes for one version over %d edges", o.Name, f.Pushes, edges)
+			t.Errorf("%s: %d pushes for one version over %d edges, want at least 63 and at most %v", o.Name, f.Pushes, edges, 2*edges)
 		}
 		// Once all is known and acknowledged, nobody sends and nothing is planned.
 		before := net.Totals().Messages
@@ -218,7 +218,7 @@ func TestNewsSurvivesFaults(t *testing.T) {
 			}
 		}
 		if f := n.Figures(); f.Unreached != 0 || f.Reached != 500 {
-			t.Errorf("seed %d: %+v", seed, f)
+			t.Errorf("seed %d: %+v, want Unreached 0 and Reached 500", seed, f)
 		}
 	}
 }
@@ -236,7 +236,7 @@ func TestNothingIsSentTwice(t *testing.T) {
 		c.Run(c.Now() + time.Minute)
 	}
 	if f := n.Figures(); f.Entries > 20*(15+15*14) {
-		t.Errorf("%d entries for 20 versions among 16 hosts", f.Entries)
+		t.Errorf("%d entries for 20 versions among 16 hosts, want at most %v", f.Entries, 20*(15+15*14))
 	}
 	n.Stop()
 	n.Publish(0, 99)
@@ -289,7 +289,7 @@ func TestSampleMeasuresAge(t *testing.T) {
 	c.Run(10 * time.Second)
 	n.Sample() // host 1 knows a version that is 10 s old, host 0 nothing
 	if f := n.Figures(); f.Unknown != 0.5 || f.AgeMean != 10*time.Second {
-		t.Errorf("%+v", f)
+		t.Errorf("%+v, want Unknown 0.5 and AgeMean %v", f, 10*time.Second)
 	}
 }
 
@@ -305,7 +305,7 @@ func TestLookUpTakesItsRoundTrips(t *testing.T) {
 	d.Publish(3, 2) // waits until version 1 is stored
 	c.Run(time.Second)
 	if d.stored[3].version != 2 || heard != 0 {
-		t.Errorf("stored %+v, %d learnt", d.stored[3], heard)
+		t.Errorf("stored %+v, %d learnt, want version 2 and 0", d.stored[3], heard)
 	}
 	var took time.Duration
 	start, before := c.Now(), net.Totals().Messages
@@ -318,7 +318,7 @@ func TestLookUpTakesItsRoundTrips(t *testing.T) {
 	}
 	// Most hosts are in other racks, over two links of 1 µs and two of 2 µs each way.
 	if trip := 12 * time.Microsecond; took < 3*trip || took > 5*trip {
-		t.Errorf("a look-up of %d round trips took %v", d.find.trips, took)
+		t.Errorf("a look-up of %d round trips took %v, want at least %v and at most %v", d.find.trips, took, 3*trip, 5*trip)
 	}
 	// Without answers it ends all the same.
 	net.SetNode(9, false)
@@ -341,7 +341,7 @@ func TestCostsOfLookUpsGrowWithTheHosts(t *testing.T) {
 		t.Errorf("8000 hosts: %+v, %+v", find, store)
 	}
 	if find, _ := costs(1); find.trips != 3 {
-		t.Errorf("1 host: %+v", find)
+		t.Errorf("1 host: %+v, want trips 3", find)
 	}
 }
 
@@ -354,7 +354,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		}
 	}
 	if _, err := New(DefaultConfig(), Complete(5), net, c, nil); err == nil || !strings.Contains(err.Error(), "the network 4") {
-		t.Error(err)
+		t.Errorf(`got %v, want an error and "the network 4" in it`, err)
 	}
 	if _, err := newBoard(MaxHosts+1, c, nil); err == nil {
 		t.Error("too many hosts are accepted")
@@ -373,7 +373,7 @@ func TestStudyIsTheSameForTheSameSeed(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(rows) != 4 {
-			t.Fatalf("%d rows", len(rows))
+			t.Fatalf("%d rows, want 4", len(rows))
 		}
 		for _, r := range rows {
 			if r.Reached == 0 || r.Bytes == 0 || r.AgeMean < r.DelayMean || r.Busiest <= 0 || r.Between <= 0 {

@@ -25,7 +25,7 @@ func TestParseMachines(t *testing.T) {
 		514: {Name: "host-00514", CPUs: 16_000, Memory: 64 << 30, GPUs: 4, Model: "T4", DeviceMemory: DefaultDeviceMemory},
 	}
 	if len(all) != 515 {
-		t.Fatalf("%d machines", len(all))
+		t.Fatalf("%d machines, want 515", len(all))
 	}
 	for i, w := range want {
 		if !reflect.DeepEqual(all[i], w) {
@@ -70,7 +70,7 @@ func TestModelsMeet(t *testing.T) {
 		m := Machine{Model: c.machine, GPUs: 1, DeviceMemory: memoryOf(c.machine)}
 		d := gpu.Device{Class: m.Class(), Memory: m.DeviceMemory}
 		if got := contract.GPUMeets(d, job.Resources{GPUs: 1, GPUModel: contract.ModelName(c.request)}); got != c.meet {
-			t.Errorf("%s for %s: %v", c.machine, c.request, got)
+			t.Errorf("%s for %s: %v, want %v", c.machine, c.request, got, c.meet)
 		}
 	}
 }
@@ -131,7 +131,7 @@ c,200,30,4,1000,4000,0,,,,,2
 		t.Fatal(err)
 	}
 	if at := []time.Duration{l.Jobs[0].Submit, l.Jobs[1].Submit, l.Jobs[2].Submit}; !reflect.DeepEqual(at, []time.Duration{100 * time.Second, 125 * time.Second, 150 * time.Second}) {
-		t.Errorf("submitted at %v", at)
+		t.Errorf("submitted at %v, want %v", at, []time.Duration{100 * time.Second, 125 * time.Second, 150 * time.Second})
 	}
 	cpus := Load{Machines: []Machine{{Name: "a", CPUs: 7000}}, Jobs: jobs}
 	if got, want := cpus.Offered(), (10.0*1+3*20*2+30*4)/(7*50); math.Abs(got-want) > 1e-12 {

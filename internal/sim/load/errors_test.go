@@ -117,10 +117,10 @@ func TestLongRow(t *testing.T) {
 	rest := &counter{r: io.LimitReader(endless{}, 1<<30)}
 	_, err := ReadMachines("m.csv", io.MultiReader(strings.NewReader(machineHeader+`"`), rest))
 	if err == nil || !strings.Contains(err.Error(), "m.csv: after line 1: a row of more than 1MiB; is a quote not closed?") {
-		t.Errorf("error %v", err)
+		t.Errorf(`error %v, want an error and "m.csv: after line 1: a row of more than 1MiB; is a quote not closed?" in it`, err)
 	}
 	if rest.n > 2*maxRow {
-		t.Errorf("%d bytes were read", rest.n)
+		t.Errorf("%d bytes were read, want at most %v", rest.n, 2*maxRow)
 	}
 }
 
@@ -149,7 +149,7 @@ func TestFileThatBreaksOff(t *testing.T) {
 	broken := errors.New("input/output error")
 	_, err := ReadMachines("m.csv", io.MultiReader(strings.NewReader(machineHeader+"a,1,1,0,\n"), iotest.ErrReader(broken)))
 	if !errors.Is(err, broken) || !strings.HasPrefix(err.Error(), "m.csv: after line 2: ") {
-		t.Errorf("error %v", err)
+		t.Errorf(`error %v, want broken and prefix "m.csv: after line 2: "`, err)
 	}
 }
 

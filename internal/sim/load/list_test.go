@@ -93,11 +93,11 @@ func TestListsThatAreRefused(t *testing.T) {
 		{"wide.yaml,0,1,\n", `l.csv:2: file "wide.yaml": the cluster could never run it: it needs 1 machines, each with 16 GPUs`},
 	})
 	if _, err := openJobFile("no.yaml"); !errors.Is(err, fs.ErrNotExist) {
-		t.Fatal(err)
+		t.Fatalf("got %v, want fs.ErrNotExist", err)
 	}
 	_, _, err := ReadJobs("l.csv", strings.NewReader("file,submit_s,duration_s\nno.yaml,0,1\n"), o)
 	if !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the error %v hides its cause", err)
+		t.Errorf("the error %v hides its cause, want fs.ErrNotExist", err)
 	}
 }
 
@@ -111,11 +111,11 @@ func TestFilesBesideTheList(t *testing.T) {
 	o := Options{Open: FilesBeside(filepath.Join(dir, "list.csv"))}
 	for _, name := range []string{"train.yaml", filepath.Join(dir, "train.yaml")} {
 		if jobs, _ := readJobs(t, "file,submit_s,duration_s\n"+name+",0,1\n", o); len(jobs) != 1 || jobs[0].Name != "train" {
-			t.Errorf("%s: read %+v", name, jobs)
+			t.Errorf(`%s: read %+v, want 1 of them and [0].Name "train"`, name, jobs)
 		}
 	}
 	_, _, err := ReadJobs("l.csv", strings.NewReader("file,submit_s,duration_s\nlarge.yaml,0,1\n"), o)
 	if err == nil || !strings.Contains(err.Error(), `l.csv:2: file "large.yaml": job file large.yaml: larger than 1MiB`) {
-		t.Errorf("error %v", err)
+		t.Errorf(`error %v, want an error and "l.csv:2: file \"large.yaml\": job file large.yaml: larger than 1MiB" in it`, err)
 	}
 }

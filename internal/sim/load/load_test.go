@@ -113,7 +113,7 @@ uneven,11,2,13,1000,1001,0,,,3
 		}
 	}
 	if len(notes) != 1 || !strings.Contains(notes[0], "uneven in line 5: 14 GPUs on 2 nodes, and not 13") {
-		t.Errorf("notes %q", notes)
+		t.Errorf(`notes %q, want 1 of them and [0] "uneven in line 5: 14 GPUs on 2 nodes, and not 13" in it`, notes)
 	}
 }
 
@@ -163,7 +163,7 @@ func TestJobsOfTheExperiment(t *testing.T) {
 		}
 		jobs, _ := readJobs(t, header+row+"\n", c.o)
 		if s := jobs[0].Spec; s.Preemptible != c.may || s.TimeLimit.D() != c.limit {
-			t.Errorf("column %q, %+v: preemptible %t, limit %s", c.column, c.o, s.Preemptible, s.TimeLimit)
+			t.Errorf("column %q, %+v: preemptible %t, limit %s, want %v and D() %v", c.column, c.o, s.Preemptible, s.TimeLimit, c.may, c.limit)
 		}
 	}
 }
@@ -192,7 +192,7 @@ func TestPublicTraces(t *testing.T) {
 		gpus, cpus = gpus+m.GPUs, cpus+m.CPUs
 	}
 	if len(machines) != 1213 || gpus != 6212 || cpus != 107_018_000 {
-		t.Errorf("%d machines with %d GPUs and %d thousandths of CPUs", len(machines), gpus, cpus)
+		t.Errorf("%d machines with %d GPUs and %d thousandths of CPUs, want 1213, 6212 and 107_018_000", len(machines), gpus, cpus)
 	}
 	tables, err := filepath.Glob(filepath.Join(dir, "openb_pod_list_*.csv"))
 	if err != nil || len(tables) == 0 {
@@ -211,7 +211,7 @@ func TestPublicTraces(t *testing.T) {
 	}
 	arrivals, err := ReadRequests("arrivals", open("arrivals_gpuspec20_seed42.csv"))
 	if err != nil || len(arrivals) != 10_866 {
-		t.Errorf("%d arrivals: %v", len(arrivals), err)
+		t.Errorf("%d arrivals: %v, want no error and 10_866", len(arrivals), err)
 	}
 	asked := 0
 	for _, a := range arrivals {
@@ -229,7 +229,7 @@ func TestPublicTraces(t *testing.T) {
 		}
 		jobs, notes, err := ReadJobs(name, open("queue_"+name+"_jobs.csv"), Options{Cluster: machines})
 		if err != nil || len(notes) > 0 {
-			t.Fatal(err, notes)
+			t.Fatalf("got %v, %v, want no error and none", err, notes)
 		}
 		gangs, gpus, runs := 0, 0, 0.0
 		for _, j := range jobs {

@@ -92,7 +92,7 @@ func TestSacct(t *testing.T) {
 		t.Fatal(err)
 	}
 	if back, _, err := ReadJobs("table", strings.NewReader(table.String()), Options{}); err != nil || !reflect.DeepEqual(back, jobs) {
-		t.Errorf("the table reads as %+v: %v", back, err)
+		t.Errorf("the table reads as %+v: %v, want no error and %v", back, err, jobs)
 	}
 }
 
@@ -127,12 +127,12 @@ func TestFit(t *testing.T) {
 		t.Errorf("error %v, want %q", err, want)
 	}
 	if _, err := (Options{Cluster: two[:1]}).Fit("acct", read()); err == nil || !strings.HasSuffix(err.Error(), "; and 3 more jobs") {
-		t.Errorf("error %v", err)
+		t.Errorf(`error %v, want an error and suffix "; and 3 more jobs"`, err)
 	}
 	jobs = read()[1:]
 	notes, err := Options{Cluster: two, Known: true, Preemptible: true}.Fit("acct", jobs)
 	if err != nil || len(notes) != 1 || !strings.HasSuffix(notes[0], `the first is "1005": 4 GPUs on 2 nodes, and not 3`) {
-		t.Errorf("notes %q: %v", notes, err)
+		t.Errorf(`notes %q: %v, want no error, 1 of them and [0] suffix "the first is \"1005\": 4 GPUs on 2 nodes, and not 3"`, notes, err)
 	}
 	for i, want := range []job.Spec{
 		{Nodes: 2, Resources: job.Resources{CPUs: 8000, Memory: 64 << 30, GPUs: 2}},
@@ -151,11 +151,11 @@ func TestSacctOfOtherVersions(t *testing.T) {
 		"7|1700000000|3600|90|8|2|4000Mc|gpu:tesla:2|COMPLETED|\r\n"+
 		"8+1|1700000060|60|UNLIMITED|8|1|0n|gres:gpu:1|COMPLETED|\r\n"), SacctOptions{})
 	if err != nil || len(jobs) != 2 {
-		t.Fatalf("%+v: %v", jobs, err)
+		t.Fatalf("%+v: %v, want no error and 2 of them", jobs, err)
 	}
 	if s := jobs[0].Spec; s.Nodes != 2 || s.TimeLimit.D() != 90*time.Minute ||
 		s.Resources != (job.Resources{CPUs: 4000, Memory: 16_000 << 20, GPUs: 2, GPUModel: "tesla"}) {
-		t.Errorf("read %+v", s)
+		t.Errorf("read %+v, want Nodes 2, TimeLimit.D() %v and Resources %v", s, 90*time.Minute, (job.Resources{CPUs: 4000, Memory: 16_000 << 20, GPUs: 2, GPUModel: "tesla"}))
 	}
 	if j := jobs[1]; j.Submit != time.Minute || j.Name != "8+1" || j.Spec.TimeLimit != 0 || j.Spec.Resources != (job.Resources{CPUs: 8000, GPUs: 1}) {
 		t.Errorf("read %+v", j)

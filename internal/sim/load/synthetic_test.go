@@ -62,7 +62,7 @@ users: ann:3,bob:1
 limits: 0.5
 `, 7)
 	if len(jobs) != n {
-		t.Fatalf("%d jobs", len(jobs))
+		t.Fatalf("%d jobs, want %v", len(jobs), n)
 	}
 	share := func(what string, want, within float64, is func(j Job) bool) {
 		t.Helper()
@@ -102,7 +102,7 @@ limits: 0.5
 		}
 	}
 	if mean := float64(n) / float64(len(at)); mean < 17 || mean > 23 || jobs[0].Submit != 0 {
-		t.Errorf("bursts of %.1f jobs, the first at %s", mean, jobs[0].Submit)
+		t.Errorf("bursts of %.1f jobs, the first at %s, want at least 17, at most 23 and 0", mean, jobs[0].Submit)
 	}
 	if got := (Load{Machines: h100s(t), Jobs: jobs}).Offered(); math.Abs(got-0.8) > 1e-6 {
 		t.Errorf("the offered load is %v, want 0.8", got)
@@ -129,7 +129,7 @@ func TestSyntheticTimes(t *testing.T) {
 	}
 	for _, j := range generate(t, "jobs: 50; arrivals: once", 1) {
 		if j.Submit != 0 {
-			t.Errorf("%s arrives at %s", j.Name, j.Submit)
+			t.Errorf("%s arrives at %s, want 0", j.Name, j.Submit)
 		}
 	}
 }
@@ -248,7 +248,7 @@ func TestSyntheticThatIsRefused(t *testing.T) {
 func TestSyntheticHelp(t *testing.T) {
 	help := SyntheticHelp()
 	if len(help) != len(settings) || !strings.Contains(help[0], "number of jobs") {
-		t.Errorf("help is %q", help)
+		t.Errorf(`help is %q, want %v of them and [0] "number of jobs" in it`, help, len(settings))
 	}
 }
 
@@ -275,7 +275,7 @@ func TestManual(t *testing.T) {
 	blocks := strings.Split(manual, "```\n")
 	example := slices.IndexFunc(blocks, func(b string) bool { return strings.HasPrefix(b, "jobs: 10000") })
 	if jobs := generate(t, blocks[example], 1); len(jobs) != 10_000 {
-		t.Errorf("the example makes %d jobs", len(jobs))
+		t.Errorf("the example makes %d jobs, want 10_000", len(jobs))
 	}
 	example = slices.IndexFunc(blocks, func(b string) bool { return strings.HasPrefix(b, "512x8x") })
 	for line := range strings.Lines(blocks[example]) {
@@ -336,7 +336,7 @@ func TestWrittenJobsAreReadBack(t *testing.T) {
 		}
 		got, notes, err := ReadJobs("j.csv", strings.NewReader(out.String()), Options{Cluster: machines})
 		if err != nil || len(notes) > 0 {
-			t.Fatal(err, notes)
+			t.Fatalf("got %v, %v, want no error and none", err, notes)
 		}
 		if !reflect.DeepEqual(got, want) {
 			for i := range want {

@@ -176,7 +176,7 @@ func checkLog(t *testing.T, cfg Config, log []byte, r *Result) {
 		t.Errorf("%+v: the log has %d thousandths, %d rejected of %d", *r, f.used, rejected, len(cfg.Arrivals))
 	}
 	if b.Frag < 0 || b.Frag > 100-b.Alloc+1e-6 || b.Ratio > 100+1e-6 {
-		t.Errorf("fragmentation is more than what is idle: %+v", b)
+		t.Errorf("fragmentation is more than what is idle: %+v, want Frag at least 0, Frag at most %v and Ratio at most %v", b, 100-b.Alloc+1e-6, 100+1e-6)
 	}
 }
 

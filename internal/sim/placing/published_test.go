@@ -51,10 +51,10 @@ func TestPublishedScores(t *testing.T) {
 	scores := []int{40, 50, 47}
 	stretch(scores)
 	if scores[0] != 0 || scores[1] != 100 || scores[2] != 70 {
-		t.Errorf("stretched to %v", scores)
+		t.Errorf("stretched to %v, want [0] 0, [1] 100 and [2] 70", scores)
 	}
 	if stretch(scores[:1]); scores[0] != 0 {
-		t.Errorf("one score is stretched to %d", scores[0])
+		t.Errorf("one score is stretched to %d, want 0", scores[0])
 	}
 }
 

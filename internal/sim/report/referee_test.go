@@ -39,7 +39,7 @@ func TestRefereeFindsEachFault(t *testing.T) {
 		l := reporttest.Load(r, 8, 60)
 		records := reporttest.Run(r, l, 0.15, 0.15)
 		if open, err := check(t, l, records); err != nil || open != 0 {
-			t.Fatalf("seed %d: a legal run: %v; %d jobs open", seed, err, open)
+			t.Fatalf("seed %d: a legal run: %v; %d jobs open, want no error and 0", seed, err, open)
 		}
 		for _, name := range slices.Sorted(maps.Keys(faults)) {
 			spoilt := slices.Clone(records)
@@ -295,7 +295,7 @@ func TestRefereeOfRunsWithFaults(t *testing.T) {
 		}
 	}
 	if f.Open() != 0 {
-		t.Errorf("%d jobs are open", f.Open())
+		t.Errorf("%d jobs are open, want 0", f.Open())
 	}
 }
 
@@ -341,7 +341,7 @@ func TestLogReadsBack(t *testing.T) {
 			t.Fatalf("seed %d: the log reads back as another one", seed)
 		}
 		if open, err := check(t, l, back); err != nil || open != 0 {
-			t.Fatalf("seed %d: %v, %d open", seed, err, open)
+			t.Fatalf("seed %d: %v, %d open, want no error and 0", seed, err, open)
 		}
 	}
 }
@@ -404,7 +404,7 @@ func TestReadLogNamesTheLine(t *testing.T) {
 	}
 	l.Jobs[1].Name = l.Jobs[0].Name
 	if err := report.ReadLog(strings.NewReader(""), l, nil); err == nil || !strings.Contains(err.Error(), "the same name") {
-		t.Errorf("two jobs of one name: %v", err)
+		t.Errorf(`two jobs of one name: %v, want an error and "the same name" in it`, err)
 	}
 }
 

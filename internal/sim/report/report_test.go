@@ -166,7 +166,7 @@ func TestProgress(t *testing.T) {
 		t.Errorf("clear writes %q", got)
 	}
 	if got := p.Speed(now.Add(4 * time.Second)); got != "4.00M events in 4.00s, 1.00M a second" {
-		t.Error(got)
+		t.Errorf(`got %v, want "4.00M events in 4.00s, 1.00M a second"`, got)
 	}
 	b.Reset()
 	quiet := report.NewProgress(&b, false, now)
@@ -188,7 +188,7 @@ func TestLogThatCannotBeWritten(t *testing.T) {
 		g.Take(record.Record{Kind: record.Reject})
 	}
 	if err := g.Close(); err == nil || !strings.Contains(err.Error(), "no space") {
-		t.Errorf("Close = %v", err)
+		t.Errorf(`Close = %v, want an error and "no space" in it`, err)
 	}
 }
 

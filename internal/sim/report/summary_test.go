@@ -29,7 +29,7 @@ func golden(t *testing.T, name, got string) {
 		t.Fatal(err)
 	}
 	if got != string(want) {
-		t.Errorf("%s differs (go test ./internal/sim/report -update writes it anew):\n%s", path, got)
+		t.Errorf("%s differs (go test ./internal/sim/report -update writes it anew):\n%s, want %v", path, got, string(want))
 	}
 }
 
@@ -40,7 +40,7 @@ func TestSummary(t *testing.T) {
 	golden(t, "summary.txt", b.String())
 	for i, line := range strings.Split(b.String(), "\n") {
 		if utf8.RuneCountInString(line) > report.Width {
-			t.Errorf("line %d has %d characters: %s", i+1, utf8.RuneCountInString(line), line)
+			t.Errorf("line %d has %d characters: %s, want at most %v", i+1, utf8.RuneCountInString(line), line, report.Width)
 		}
 		if strings.HasSuffix(line, " ") {
 			t.Errorf("line %d ends with a space", i+1)
@@ -54,7 +54,7 @@ func TestCompare(t *testing.T) {
 	golden(t, "compare.txt", b.String())
 	for i, line := range strings.Split(b.String(), "\n") {
 		if utf8.RuneCountInString(line) > report.Width {
-			t.Errorf("line %d has %d characters: %s", i+1, utf8.RuneCountInString(line), line)
+			t.Errorf("line %d has %d characters: %s, want at most %v", i+1, utf8.RuneCountInString(line), line, report.Width)
 		}
 	}
 }

@@ -89,7 +89,7 @@ func TestFiguresByHand(t *testing.T) {
 		t.Errorf("again: %+v", a)
 	}
 	if want := (report.FaultCost{At: 99, Until: 105, Kind: "host", What: "a", Machines: 1, Hit: 1, Again: 1, Lost: 40, Recovery: 10}); len(f.Faults) != 1 || f.Faults[0] != want {
-		t.Errorf("faults: %+v", f.Faults)
+		t.Errorf("faults: %+v, want 1 of them and [0] %v", f.Faults, want)
 	}
 	// users: amy 3, bob (1.6+1)/2; cy has finished nothing
 	equal("fairness", f.Fairness, math.Round((3+1.3)*(3+1.3)/(2*(9+1.69))*1e6)/1e6)
@@ -128,13 +128,13 @@ func TestFragments(t *testing.T) {
 	// Idle, 2 GPUs are lost to the requests without a GPU and for the other model: 2*2/4 = 1 GPU.
 	f := tally(t, l, nil, time.Minute)
 	if f.Use.Fragments != 0.5 || f.Use.FragmentRatio != 0.5 {
-		t.Errorf("idle: %+v", f.Use)
+		t.Errorf("idle: %+v, want Fragments 0.5 and FragmentRatio 0.5", f.Use)
 	}
 	// With 0.6 of a device and 8 CPUs taken, 1.4 are free. The first request lacks CPUs, the second a device, and the
 	// other two can use none: all 1.4 are fragments.
 	f = tally(t, l, []record.Record{{Kind: record.Start, Alloc: []record.Alloc{{Devices: []int{0}, Milli: 600}}}}, time.Minute)
 	if f.Use.Fragments != 0.7 || f.Use.FragmentRatio != 1 {
-		t.Errorf("busy: %+v", f.Use)
+		t.Errorf("busy: %+v, want Fragments 0.7 and FragmentRatio 1", f.Use)
 	}
 }
 
@@ -203,7 +203,7 @@ func TestFiguresAgreeWithASlowCount(t *testing.T) {
 			}
 			close("GPU time of a grouping", used, held)
 			if n != len(done) {
-				t.Errorf("seed %d: a grouping has %d jobs", seed, n)
+				t.Errorf("seed %d: a grouping has %d jobs, want %v", seed, n, len(done))
 			}
 		}
 		if again := tally(t, l, records, 0); !reflect.DeepEqual(f, again) {
@@ -259,7 +259,7 @@ func TestLossAfterCheckpointsAndEnds(t *testing.T) {
 		t.Errorf("%+v, %+v", f.Jobs, f.Again)
 	}
 	if f.Wait.N != 1 || f.Wait.Max != 240 || f.Makespan != 840 {
-		t.Errorf("wait %+v, makespan %v", f.Wait, f.Makespan)
+		t.Errorf("wait %+v, makespan %v, want N 1, Max 240 and 840", f.Wait, f.Makespan)
 	}
 }
 
@@ -316,7 +316,7 @@ func BenchmarkMillionJobs(b *testing.B) {
 		runtime.ReadMemStats(&after)
 		f := t.Figures(0, nil)
 		if f.Jobs.Finished != jobs-machines {
-			b.Fatal(f.Jobs)
+			b.Fatalf("got %v, want Finished %v", f.Jobs, jobs-machines)
 		}
 		b.ReportMetric(float64(took.Nanoseconds())/(2*jobs), "ns/record")
 		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/jobs, "B/job")

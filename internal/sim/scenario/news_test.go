@@ -126,7 +126,7 @@ func TestSilentHosts(t *testing.T) {
 		s.Log = refereed{t, referee}
 		out, err := s.Run(t.Context())
 		if err != nil || referee.Open() != 0 {
-			t.Fatalf("%d jobs have not ended: %v", referee.Open(), err)
+			t.Fatalf("%d jobs have not ended: %v, want no error and 0", referee.Open(), err)
 		}
 		return out.Document.Information.AgeMean
 	}
@@ -163,6 +163,6 @@ func TestTenThousandHosts(t *testing.T) {
 	}
 	var used unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &used); err != nil || used.Maxrss > 2<<20 {
-		t.Errorf("it took %d KiB: %v", used.Maxrss, err)
+		t.Errorf("it took %d KiB: %v, want no error and at most %v", used.Maxrss, err, 2<<20)
 	}
 }

@@ -97,7 +97,7 @@ func TestFaultsLoseNothing(t *testing.T) {
 			t.Errorf("seed %d: %v GPU-seconds of work are reported as lost, and the world counted %v", seed, f.Again.LostGPU, lost)
 		}
 		if len(f.Faults) != 8 || out.Result.Faults != 8 {
-			t.Errorf("seed %d: %d faults are reported, %d happened", seed, len(f.Faults), out.Result.Faults)
+			t.Errorf("seed %d: %d faults are reported, %d happened, want 8 and 8", seed, len(f.Faults), out.Result.Faults)
 		}
 		if n := out.Document.Network; len(n.Links) != 16+8 || n.Copied == 0 {
 			t.Errorf("network: %d links, %d bytes of files", len(n.Links), n.Copied)
@@ -126,7 +126,7 @@ func TestSameAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(out.Document.Runs) != 3 {
-			t.Errorf("%d runs", len(out.Document.Runs))
+			t.Errorf("%d runs, want 3", len(out.Document.Runs))
 		}
 	}
 	if !bytes.Equal(all[0].Bytes(), all[1].Bytes()) {
@@ -146,7 +146,7 @@ func TestParseRate(t *testing.T) {
 	}
 	for _, text := range []string{"", "1%", "x/h", "disk=1%/h", "-1%/h", "NaN/h", "1%/y", "1%/h for ever", "1%/h for -1m"} {
 		if got, err := ParseRate(text); err == nil || !strings.Contains(err.Error(), "want something like") {
-			t.Errorf("%q: %+v, %v", text, got, err)
+			t.Errorf(`%q: %+v, %v, want an error and "want something like" in it`, text, got, err)
 		}
 	}
 }
@@ -172,7 +172,7 @@ func TestScriptRefused(t *testing.T) {
 	}
 	s.Faults = []Fault{{Fault: sim.Fault{Kind: sim.Break, Part: "switch leaf9"}}}
 	if _, err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), `the network has no node "leaf9"`) {
-		t.Errorf("%v", err)
+		t.Errorf(`%v, want an error and "the network has no node \"leaf9\"" in it`, err)
 	}
 }
 
@@ -310,7 +310,7 @@ func TestTopologyOnAFabric(t *testing.T) {
 		starts, extra = starts+f.Gangs.Starts, extra+f.Gangs.Racks*float64(f.Gangs.Starts)
 	}
 	if mean := extra / float64(starts); mean > 0.65 {
-		t.Errorf("%d gangs have %.2f racks more than needed", starts, mean)
+		t.Errorf("%d gangs have %.2f racks more than needed, want at most 0.65", starts, mean)
 	}
 }
 
@@ -327,7 +327,7 @@ func TestTopologyIsNear(t *testing.T) {
 		hops[policy] = out.Document.Runs[0].Figures.Remote.Hops
 	}
 	if hops["topology"] >= hops["frag"] {
-		t.Errorf("hops on average: %v", hops)
+		t.Errorf(`hops on average: %v, want ["topology"] less than %v`, hops, hops["frag"])
 	}
 }
 

@@ -36,7 +36,7 @@ func TestTables(t *testing.T) {
 		text, _, _ = strings.Cut(text, "\n\n")
 		lines := strings.Split(strings.TrimSpace(text), "\n")
 		if len(lines) != 2+rowsOf[x.name] {
-			t.Errorf("table %s has %d lines:\n%s", x.name, len(lines), text)
+			t.Errorf("table %s has %d lines:\n%s, want %v", x.name, len(lines), text, 2+rowsOf[x.name])
 		}
 		for _, line := range lines {
 			if strings.Count(line, "|") != strings.Count(lines[0], "|") {
@@ -109,6 +109,6 @@ func TestRefused(t *testing.T) {
 		}
 	}
 	if _, err := document("no marks", map[string]string{"stale": ""}); err == nil || !strings.Contains(err.Error(), "<!-- study NAME -->") {
-		t.Error(err)
+		t.Errorf(`got %v, want an error and "<!-- study NAME -->" in it`, err)
 	}
 }

@@ -56,7 +56,7 @@ func TestHostConfig(t *testing.T) {
 		t.Errorf("limits: %+v", h.Resources)
 	}
 	if !slices.Equal(h.GroupAdd, []string{"44"}) {
-		t.Errorf("groups %v", h.GroupAdd)
+		t.Errorf("groups %v, want %v", h.GroupAdd, []string{"44"})
 	}
 	if r := h.DeviceRequests; len(r) != 1 || r[0].Driver != "nvidia" || !slices.Equal(r[0].DeviceIDs, b.GPUs.IDs) || !slices.Equal(r[0].Capabilities[0], b.GPUs.Capabilities) {
 		t.Errorf("GPUs %+v", r)
@@ -70,21 +70,21 @@ func TestHostConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r := h.DeviceRequests; len(r) != 1 || r[0].Driver != "cdi" || r[0].DeviceIDs[1] != "nvidia.com/gpu=GPU-b" {
-		t.Errorf("GPUs by CDI %+v", r)
+		t.Errorf(`GPUs by CDI %+v, want 1 of them, [0].Driver "cdi" and [0].DeviceIDs[1] "nvidia.com/gpu=GPU-b"`, r)
 	}
 	if len(h.Ulimits) != 0 || h.ShmSize != 32<<30 || h.Memory != 0 {
-		t.Errorf("rootless and without a memory limit: %+v", h)
+		t.Errorf("rootless and without a memory limit: %+v, want no Ulimits, ShmSize %v and Memory 0", h, 32<<30)
 	}
 	b.HostNetwork = true
 	if h, err = hostConfig(b, nil, facts{}); err != nil || !h.NetworkMode.IsHost() || h.Privileged || !slices.Equal(h.CapDrop, []string{"ALL"}) || h.PidMode.IsHost() || h.UTSMode.IsHost() {
 		t.Errorf("a member of a gang: %+v, %v", h, err)
 	}
 	if _, err := hostConfig(b, nil, f); err == nil || !strings.Contains(err.Error(), "rootless") {
-		t.Errorf("a member of a gang on a rootless engine: %v", err)
+		t.Errorf(`a member of a gang on a rootless engine: %v, want an error and "rootless" in it`, err)
 	}
 	f.cdi = f.cdi[:1]
 	if r := devices(b.GPUs, f); r[0].Driver != "nvidia" {
-		t.Errorf("an engine that knows one of two by CDI: %+v", r)
+		t.Errorf(`an engine that knows one of two by CDI: %+v, want [0].Driver "nvidia"`, r)
 	}
 }
 
@@ -155,7 +155,7 @@ func TestPins(t *testing.T) {
 			t.Error(err)
 		}
 		if left, err := os.ReadDir(string(dir)); err != nil || len(left) > 0 {
-			t.Errorf("left: %v, %v", left, err)
+			t.Errorf("left: %v, %v, want no error and none", left, err)
 		}
 	})
 	b := box(t)
@@ -180,18 +180,18 @@ func TestPins(t *testing.T) {
 	}
 	for _, path := range []string{shown[0] + "/name", shown[1]} {
 		if text, err := os.ReadFile(path); err != nil || string(text) != "open" {
-			t.Errorf("%s shows %q, %v", path, text, err)
+			t.Errorf(`%s shows %q, %v, want no error and "open"`, path, text, err)
 		}
 	}
 	// What was moved out before the check is not shown.
 	if _, _, err := p.show(b, facts{}); err == nil || !strings.Contains(err.Error(), "not allowed") {
-		t.Errorf("%v", err)
+		t.Errorf(`%v, want an error and "not allowed" in it`, err)
 	}
 	if err := p.unpin(places); err != nil {
 		t.Error(err)
 	}
 	if left, err := os.ReadDir(string(dir)); err != nil || len(left) > 0 {
-		t.Errorf("left: %v, %v", left, err)
+		t.Errorf("left: %v, %v, want no error and none", left, err)
 	}
 	// The cleanup above removes the mounts that a dead runner leaves.
 	b.Allowed = []string{root}
@@ -199,7 +199,7 @@ func TestPins(t *testing.T) {
 		t.Error(err)
 	}
 	if err := unseen(errors.New("bind source path does not exist: "+places[0]), places, b.Mounts); !strings.Contains(err.Error(), "does not see the mounts") {
-		t.Error(err)
+		t.Errorf(`got %v, want "does not see the mounts" in it`, err)
 	}
 }
 
@@ -221,7 +221,7 @@ func TestMountErrors(t *testing.T) {
 		t.Error(err)
 	}
 	if exit := notStarted(errors.New("Error response from daemon: No command specified")); exit.Code != codeNotExecutable || !strings.Contains(exit.Reason, "give one after --") {
-		t.Errorf("%+v", exit)
+		t.Errorf(`%+v, want Code %v and Reason "give one after --" in it`, exit, codeNotExecutable)
 	}
 }
 
@@ -303,7 +303,7 @@ func TestNotPulled(t *testing.T) {
 		t.Error("a registry that is not reached has refused, because of the name of the image")
 	}
 	if got := notPulled("a:1", errors.New("strange")).Error(); got != "image a:1 cannot be pulled: strange" {
-		t.Error(got)
+		t.Errorf(`got %v, want "image a:1 cannot be pulled: strange"`, got)
 	}
 }
 
@@ -329,7 +329,7 @@ func TestNotes(t *testing.T) {
 	}
 	n.removed("a")
 	if info, err := os.Stat(n.path); err != nil || info.Size() != 0 {
-		t.Errorf("with nothing left the file has %d bytes, %v", info.Size(), err)
+		t.Errorf("with nothing left the file has %d bytes, %v, want no error and 0", info.Size(), err)
 	}
 }
 

@@ -135,21 +135,21 @@ func TestLearnAfterRestart(t *testing.T) {
 				l := e.link()
 				for range 100 {
 					if f, err := l.learn(t.Context()); err != nil || f.memory != 1<<30 {
-						t.Fatalf("%+v, %v", f, err)
+						t.Fatalf("%+v, %v, want no error and memory %v", f, err, 1<<30)
 					}
 				}
 				if n := e.asked.Load(); n != 1 {
-					t.Errorf("asked %d times for 100 containers", n)
+					t.Errorf("asked %d times for 100 containers, want 1", n)
 				}
 				e.memory.Store(2 << 30)
 				c.change(e)
 				time.Sleep(c.within)
 				synctest.Wait()
 				if f, err := l.learn(t.Context()); err != nil || f.memory != 2<<30 {
-					t.Errorf("afterwards: %+v, %v", f, err)
+					t.Errorf("afterwards: %+v, %v, want no error and memory %v", f, err, 2<<30)
 				}
 				if n := e.asked.Load(); n != 2 {
-					t.Errorf("asked %d times", n)
+					t.Errorf("asked %d times, want 2", n)
 				}
 			})
 		})
@@ -218,7 +218,7 @@ func TestStalledPull(t *testing.T) {
 					t.Errorf("after %s: %v, want after %s: %s", took, err, c.after, c.because)
 				}
 				if got := notPulled("a:1", err).Error(); !strings.Contains(got, "try docker pull on the node") {
-					t.Error(got)
+					t.Errorf(`got %v, want "try docker pull on the node" in it`, got)
 				}
 			})
 		})

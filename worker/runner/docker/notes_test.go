@@ -42,7 +42,7 @@ func TestNotesOfABusyHost(t *testing.T) {
 		}
 	}
 	if most > 100*maxNotes {
-		t.Errorf("the file had %d bytes, for one container that lives", most)
+		t.Errorf("the file had %d bytes, for one container that lives, want at most %v", most, 100*maxNotes)
 	}
 	if all, err := readNotes(n.path); err != nil || len(all) != 1 || all["stays"] != stays {
 		t.Errorf("notes %+v, %v, want only %+v", all, err, stays)
@@ -126,10 +126,10 @@ func TestSilentEngineIsNoFailure(t *testing.T) {
 		began := time.Now()
 		_, err = (&link{Client: c}).learn(t.Context())
 		if took := time.Since(began); took != askWithin {
-			t.Errorf("a silent engine was given up after %s", took)
+			t.Errorf("a silent engine was given up after %s, want %v", took, askWithin)
 		}
 		if x := notStarted(err); x.State != job.NodeFail || !strings.Contains(x.Reason, "does not answer") {
-			t.Errorf("the task is %s: %s", x.State, x.Reason)
+			t.Errorf(`the task is %s: %s, want %v and "does not answer" in it`, x.State, x.Reason, job.NodeFail)
 		}
 	})
 }

@@ -82,7 +82,7 @@ func TestGraceInAContainer(t *testing.T) {
 	c.End(unix.SIGTERM)
 	_ = c.cmd.Wait() // its exit code is what counts
 	if code := c.cmd.ProcessState.ExitCode(); code != 143 || c.output() != "up\nsaved\n" {
-		t.Errorf("exit code %d, output %q", code, c.output())
+		t.Errorf(`exit code %d, output %q, want 143 and "up\nsaved\n"`, code, c.output())
 	}
 }
 
@@ -98,7 +98,7 @@ func TestGraceEndsInAContainer(t *testing.T) {
 	c.Signal(unix.SIGKILL)
 	_ = c.cmd.Wait() // as above
 	if code := c.cmd.ProcessState.ExitCode(); code != 7 {
-		t.Errorf("exit code %d", code)
+		t.Errorf("exit code %d, want 7", code)
 	}
 }
 
@@ -110,7 +110,7 @@ func TestStopSignal(t *testing.T) {
 	c.End(unix.SIGTERM)
 	_ = c.cmd.Wait() // as above
 	if code := c.cmd.ProcessState.ExitCode(); code != 5 || c.output() != "up\nchild\nquit\n" {
-		t.Errorf("exit code %d, output %q", code, c.output())
+		t.Errorf(`exit code %d, output %q, want 5 and "up\nchild\nquit\n"`, code, c.output())
 	}
 	for _, tt := range []struct {
 		named      string
@@ -130,10 +130,10 @@ func TestStopSignal(t *testing.T) {
 			ImageConfig: ocispec.ImageConfig{StopSignal: tt.named, Entrypoint: tt.entrypoint},
 		}}}
 		if got := stopSignalOf(img, tt.command); got != tt.want {
-			t.Errorf("%+v: %v", tt, got)
+			t.Errorf("%+v: %v, want %v", tt, got, tt.want)
 		}
 	}
 	if got := stopSignalOf(client.ImageInspectResult{}, nil); got != unix.SIGTERM {
-		t.Errorf("an image without a configuration: %v", got)
+		t.Errorf("an image without a configuration: %v, want %v", got, unix.SIGTERM)
 	}
 }

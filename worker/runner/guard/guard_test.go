@@ -65,7 +65,7 @@ func (w *Watch) wants(t *testing.T, r leaseclock.Reading, want ...int) {
 		}
 	}
 	if wait <= 0 || wait > lookMost {
-		t.Errorf("at %s: looks again in %s", r.Boot, wait)
+		t.Errorf("at %s: looks again in %s, want more than 0 and at most %v", r.Boot, wait, lookMost)
 	}
 }
 
@@ -94,7 +94,7 @@ func TestOverAfterItsDeadline(t *testing.T) {
 	others.ExtendAll(map[string]Extension{attempt(2).String(): {400 * sec, skew}, attempt(4).String(): {900 * sec, skew}})
 	w, now := NewWatch(others, After), 100*sec
 	if over := w.play(130*sec+After, &now); len(over) != 0 {
-		t.Fatalf("%v are over by %s", over, now)
+		t.Fatalf("%v are over by %s, want none", over, now)
 	}
 	over, _ := w.Look(at(now))
 	if len(over) != 1 || over[0] != (Entry{Attempt: attempt(1), Group: "/g/1", PID: 11, Ticks: 111, Deadline: 130 * sec, Skew: skew}) {
@@ -103,7 +103,7 @@ func TestOverAfterItsDeadline(t *testing.T) {
 	runners.Extend(plain, 500*sec, skew)
 	runners.Extend(plain, 200*sec, skew) // never earlier
 	if over = w.play(400*sec, &now); len(over) != 0 {
-		t.Errorf("over though it was renewed: %+v", over)
+		t.Errorf("over though it was renewed: %+v, want none", over)
 	}
 	now += After
 	w.wants(t, at(now), 2)
@@ -140,7 +140,7 @@ func TestTaskWithoutAProcess(t *testing.T) {
 	w.play(131*sec, &now)
 	over, wait := w.Look(at(now))
 	if len(over) != 0 || wait > hearFor {
-		t.Fatalf("%v are over, and it looks again in %s", over, wait)
+		t.Fatalf("%v are over, and it looks again in %s, want none and at most %v", over, wait, hearFor)
 	}
 	if (Entry{Attempt: attempt(1), Group: "/nowhere", Deadline: sec}).Kill() {
 		t.Error("something was killed")
@@ -153,10 +153,10 @@ func TestTaskWithoutAProcess(t *testing.T) {
 	}
 	want := Entry{Attempt: attempt(1), Group: "/g/1", PID: 12, Ticks: 34, Deadline: 130 * sec, Skew: 1000 * sec}
 	if over, _ = w.Look(at(now)); len(over) != 1 || over[0] != want {
-		t.Errorf("over: %+v", over)
+		t.Errorf("over: %+v, want 1 of them and [0] %v", over, want)
 	}
 	if err := runners.SetProcess(slot, 12, 34, strings.Repeat("x", groupBytes)); !errors.Is(err, ErrFull) {
-		t.Errorf("a name that is too long: %v", err)
+		t.Errorf("a name that is too long: %v, want ErrFull", err)
 	}
 }
 
@@ -216,14 +216,14 @@ func TestTableIsBounded(t *testing.T) {
 	runners, _ := tables(t)
 	for _, e := range []Entry{{Attempt: attempt(1), Group: strings.Repeat("x", groupBytes), Deadline: Never}, {Attempt: attempt(1)}} {
 		if _, err := runners.Put(e); !errors.Is(err, ErrFull) {
-			t.Errorf("%.20s…, deadline %s: %v", e.Group, e.Deadline, err)
+			t.Errorf("%.20s…, deadline %s: %v, want ErrFull", e.Group, e.Deadline, err)
 		}
 	}
 	for n := range maxSlots - 1 {
 		put(t, runners, Entry{Attempt: attempt(n), Deadline: Never})
 	}
 	if _, err := runners.Put(Entry{Attempt: attempt(0), Deadline: Never}); !errors.Is(err, ErrFull) {
-		t.Errorf("one more than there are slots: %v", err)
+		t.Errorf("one more than there are slots: %v, want ErrFull", err)
 	}
 	if err := os.Truncate("/proc/self/fd/"+strconv.Itoa(int(runners.File().Fd())), 0); err == nil {
 		t.Error("the table can be made shorter, and whoever has it mapped would die")

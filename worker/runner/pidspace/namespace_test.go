@@ -86,7 +86,7 @@ func ready(t *testing.T, out *os.File) {
 	t.Helper()
 	var b [6]byte
 	if n, err := out.Read(b[:]); err != nil || string(b[:n]) != "ready\n" {
-		t.Fatalf("%q, %v", b[:n], err)
+		t.Fatalf(`%q, %v, want no error and "ready\n"`, b[:n], err)
 	}
 }
 
@@ -129,7 +129,7 @@ func TestNothingStartsInAnEndedNamespace(t *testing.T) {
 			break
 		}
 		if err != unix.EINTR {
-			t.Fatal(err)
+			t.Fatalf("got %v, want %v", err, unix.EINTR)
 		}
 	}
 	pid, err := syscall.ForkExec("/bin/true", []string{"true"}, &syscall.ProcAttr{Sys: &syscall.SysProcAttr{Setsid: true}})
@@ -184,7 +184,7 @@ func TestViewFromInside(t *testing.T) {
 		t.Errorf("status %x", status)
 	}
 	if names, err := os.ReadDir(dir); err != nil || len(names) > 0 {
-		t.Errorf("what was mounted inside is seen outside: %v, %v", names, err)
+		t.Errorf("what was mounted inside is seen outside: %v, %v, want no error and none", names, err)
 	}
 	if text, err := os.ReadFile("/proc/self/mountinfo"); err != nil || strings.Contains(string(text), dir) {
 		t.Errorf("mounts of the host, %v:\n%s", err, text)
@@ -235,7 +235,7 @@ func TestPIDsAreSpread(t *testing.T) {
 				for n := range tasks {
 					last := lastPID(first+n, pids)
 					if last < lowestPID || last >= pids {
-						t.Fatalf("%d of %d pids", last, pids)
+						t.Fatalf("%d of %d pids, want at least %v and less than %v", last, pids, lowestPID, pids)
 					}
 					all = append(all, last)
 				}
@@ -249,7 +249,7 @@ func TestPIDsAreSpread(t *testing.T) {
 		}
 	}
 	if got := maxPID(); got < leastPIDs {
-		t.Errorf("this host has %d pids", got)
+		t.Errorf("this host has %d pids, want at least %v", got, leastPIDs)
 	}
 }
 

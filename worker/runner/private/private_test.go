@@ -80,7 +80,7 @@ func TestWhatIsKept(t *testing.T) {
 			}
 		}
 		if got[tmp] != tt.tmp || got[shm] != tt.shm || shared != tt.shared {
-			t.Errorf("path %q, word %q: %q in /tmp, %q in /dev/shm, shared: %s", tt.path, tt.word, got[tmp], got[shm], shared)
+			t.Errorf("path %q, word %q: %q in /tmp, %q in /dev/shm, shared: %s, want %v, %v and %v", tt.path, tt.word, got[tmp], got[shm], shared, tt.tmp, tt.shm, tt.shared)
 		}
 	}
 }
@@ -122,7 +122,7 @@ func TestNoOwnDirectories(t *testing.T) {
 	}
 	for _, path := range []string{dir, link} {
 		if _, err := New(path); err == nil || !strings.Contains(err.Error(), "the data directory lies in ") {
-			t.Errorf("%s: %v", path, err)
+			t.Errorf(`%s: %v, want an error and "the data directory lies in " in it`, path, err)
 		}
 	}
 }
@@ -242,7 +242,7 @@ func TestMount(t *testing.T) {
 				}
 				for _, path := range []string{mine + "/in", link + "/in", file} {
 					if b, err := os.ReadFile(path); string(b) != "host" {
-						t.Errorf("%s: %q, %v", path, b, err)
+						t.Errorf(`%s: %q, %v, want "host"`, path, b, err)
 					}
 				}
 				if conn, err := net.Dial("unix", socket); err != nil {
@@ -267,7 +267,7 @@ func TestMount(t *testing.T) {
 				t.Error("what the task wrote is on the host")
 			}
 			if b, err := os.ReadFile(mine + "/muster-written"); string(b) != "task" {
-				t.Errorf("what the task wrote in a directory that was kept: %q, %v", b, err)
+				t.Errorf(`what the task wrote in a directory that was kept: %q, %v, want "task"`, b, err)
 			}
 			if err := Clear(own, made); err != nil {
 				t.Error(err)
@@ -280,7 +280,7 @@ func TestMount(t *testing.T) {
 				t.Errorf("left: %q, want %q", got, want)
 			}
 			if b, err := os.ReadFile(mine + "/in"); string(b) != "host" {
-				t.Errorf("the host's file: %q, %v", b, err)
+				t.Errorf(`the host's file: %q, %v, want "host"`, b, err)
 			}
 		})
 	}
@@ -306,27 +306,27 @@ func TestMountFails(t *testing.T) {
 			t.Error("places of mounts were removed")
 		}
 		if b, err := os.ReadFile(mine + "/in"); string(b) != "host" {
-			t.Errorf("the host's file: %q, %v", b, err)
+			t.Errorf(`the host's file: %q, %v, want "host"`, b, err)
 		}
 	})
 	if err := Clear(own, made); err != nil {
 		t.Error(err)
 	}
 	if b, err := os.ReadFile(file); string(b) != "host" {
-		t.Errorf("the host's file: %q, %v", b, err)
+		t.Errorf(`the host's file: %q, %v, want "host"`, b, err)
 	}
 	inside(t, func() {
 		k := m.Keep(4711)
 		k.Words([]string{mine})
 		if made, err := k.Mount(filepath.Join(own, "missing"), 0); err == nil || len(made) > 0 {
-			t.Errorf("mounted a directory that does not exist: %q, %v", made, err)
+			t.Errorf("mounted a directory that does not exist: %q, %v, want an error and none", made, err)
 		}
 		m.places[shm].path = filepath.Join(own, "missing") // it fails after /tmp was mounted
 		k = m.Keep(4711)
 		k.Words([]string{mine})
 		made, err := k.Mount(own, 0)
 		if err == nil || !slices.Contains(made, filepath.Base(mine)) {
-			t.Errorf("%q, %v", made, err)
+			t.Errorf("%q, %v, want an error and %v among them", made, err, filepath.Base(mine))
 		}
 		if !slices.Contains(names(t, "/tmp"), filepath.Base(file)) {
 			t.Error("the task has not the /tmp of the host")

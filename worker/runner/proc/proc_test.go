@@ -25,7 +25,7 @@ func TestEnvironOfANewProcess(t *testing.T) {
 		}
 		env, err := proc.Environ(p.Pid)
 		if err != nil || !slices.Equal(env, []string{"MARK=1"}) {
-			t.Errorf("the environment is %q, %v", env, err)
+			t.Errorf("the environment is %q, %v, want no error and %v", env, err, []string{"MARK=1"})
 		}
 		_ = p.Kill()
 		_, _ = p.Wait()
@@ -84,6 +84,6 @@ func TestEnvironThatIsEmpty(t *testing.T) {
 		_, _ = p.Wait()
 	}()
 	if env, err := proc.Environ(p.Pid); err != nil || len(env) != 0 {
-		t.Errorf("the environment is %q, %v", env, err)
+		t.Errorf("the environment is %q, %v, want no error and none", env, err)
 	}
 }

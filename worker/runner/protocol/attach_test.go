@@ -29,10 +29,10 @@ func TestInputFrames(t *testing.T) {
 		}
 	}
 	if rows, cols := SizeOf(SizeBytes(31, 97)); rows != 31 || cols != 97 {
-		t.Errorf("%d x %d", rows, cols)
+		t.Errorf("%d x %d, want 31 and 97", rows, cols)
 	}
 	if rows, cols := SizeOf([]byte("abc")); rows != 0 || cols != 0 {
-		t.Errorf("of 3 bytes: %d x %d", rows, cols)
+		t.Errorf("of 3 bytes: %d x %d, want 0 and 0", rows, cols)
 	}
 }
 
@@ -49,7 +49,7 @@ func FuzzReadInput(f *testing.F) {
 				return
 			}
 			if len(p) > MaxInput {
-				t.Errorf("%d bytes of kind %d", len(p), kind)
+				t.Errorf("%d bytes of kind %d, want at most %v", len(p), kind, MaxInput)
 			}
 		}
 	})

@@ -42,7 +42,7 @@ func TestRequestRoundTrip(t *testing.T) {
 			t.Errorf("%+v came back as %+v, %v", m, got, err)
 		}
 		if _, err := ReadRequest(bytes.NewReader(frame[:len(frame)-1])); !errors.Is(err, io.ErrUnexpectedEOF) {
-			t.Errorf("cut frame: %v", err)
+			t.Errorf("cut frame: %v, want io.ErrUnexpectedEOF", err)
 		}
 	}
 }
@@ -154,7 +154,7 @@ func TestFrameBounds(t *testing.T) {
 	}
 	runtime.ReadMemStats(&after)
 	if took := after.TotalAlloc - before.TotalAlloc; took > maxFrame/2 {
-		t.Errorf("%d bytes taken for an empty frame", took)
+		t.Errorf("%d bytes taken for an empty frame, want at most %v", took, maxFrame/2)
 	}
 }
 
@@ -237,6 +237,6 @@ func TestSkewAndOlderVersions(t *testing.T) {
 	older := `{"extend":[{"attempt":"` + attempt + `","deadline":7}]}`
 	m, err := ReadRequest(strings.NewReader("\x00\x00\x00" + string(rune(len(older))) + older))
 	if err != nil || len(m.Extend) != 1 || m.Extend[0] != (Extension{Attempt: attempt, Deadline: 7}) {
-		t.Errorf("from an older daemon: %+v, %v", m, err)
+		t.Errorf("from an older daemon: %+v, %v, want no error, 1 Extend and Extend[0] %v", m, err, (Extension{Attempt: attempt, Deadline: 7}))
 	}
 }

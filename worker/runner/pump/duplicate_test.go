@@ -41,10 +41,10 @@ func TestCopiesAreTheUsers(t *testing.T) {
 		}
 		unix.Close(fd)
 		if kept := is.Mode&unix.S_ISUID != 0; kept != c.kept {
-			t.Errorf("written with the rights %+v, the setuid bit is kept: %t", c.rights, kept)
+			t.Errorf("written with the rights %+v, the setuid bit is kept: %t, want %v", c.rights, kept, c.kept)
 		}
 		if text, err := os.ReadFile(path); err != nil || string(text) != "text\n" {
-			t.Errorf("%q, %v", text, err)
+			t.Errorf(`%q, %v, want no error and "text\n"`, text, err)
 		}
 	}
 }

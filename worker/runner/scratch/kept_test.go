@@ -42,7 +42,7 @@ func TestKept(t *testing.T) {
 		t.Errorf("MiB: %v, want %v", mib, want)
 	}
 	if n := KeptOf(dir, "eve"); n != 0 {
-		t.Errorf("of eve: %s", n)
+		t.Errorf("of eve: %s, want 0", n)
 	}
 }
 

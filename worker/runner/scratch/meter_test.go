@@ -43,11 +43,11 @@ func TestUserHoldsTooMuch(t *testing.T) {
 	}
 	all[1].Ending = true
 	if over, _ = m.Measure(dir, all, now.Add(time.Hour)); len(over) != 0 {
-		t.Errorf("while the task ends: %+v", over)
+		t.Errorf("while the task ends: %+v, want none", over)
 	}
 	all[2].Bound = 1 << 20
 	if over, _ = m.Measure(dir, all, now.Add(2*time.Hour)); len(over) != 1 || over[0].Attempt != all[2].Attempt {
-		t.Errorf("task over its own quota: %+v", over)
+		t.Errorf("task over its own quota: %+v, want 1 of them and [0].Attempt %v", over, all[2].Attempt)
 	}
 }
 
@@ -61,7 +61,7 @@ func TestOutputCounts(t *testing.T) {
 	}
 	var m Meter
 	if over, _ := m.Measure(dir, []Bounded{b}, time.Now()); len(over) != 1 || !strings.Contains(over[0].Why, "hold 5MiB of 3MiB") {
-		t.Errorf("%+v", over)
+		t.Errorf(`%+v, want 1 of them and [0].Why "hold 5MiB of 3MiB" in it`, over)
 	}
 }
 
@@ -73,11 +73,11 @@ func TestTmpCounts(t *testing.T) {
 	b.Bound, b.UserBound, b.Tmp = 8<<20, 3<<20, tmp.Path
 	var m Meter
 	if over, _ := m.Measure(dir, []Bounded{b}, time.Now()); len(over) != 1 || !strings.Contains(over[0].Why, "hold 5MiB of 3MiB") {
-		t.Errorf("%+v", over)
+		t.Errorf(`%+v, want 1 of them and [0].Why "hold 5MiB of 3MiB" in it`, over)
 	}
 	b.Bound = 4 << 20
 	if over, _ := new(Meter).Measure(dir, []Bounded{b}, time.Now()); len(over) != 1 || !strings.Contains(over[0].Why, "scratch quota of 4MiB exceeded: 5MiB used") {
-		t.Errorf("%+v", over)
+		t.Errorf(`%+v, want 1 of them and [0].Why "scratch quota of 4MiB exceeded: 5MiB used" in it`, over)
 	}
 	m.end(&holding{most: &b}, time.Now(), "")
 	if err := Remove(b.Path); err != nil {
@@ -116,16 +116,16 @@ func TestDiskIsFull(t *testing.T) {
 		t.Fatalf("%+v", over)
 	}
 	if pause != lookLeast {
-		t.Errorf("it looks again after %s", pause)
+		t.Errorf("it looks again after %s, want %v", pause, lookLeast)
 	}
 	if over, _ = m.Measure(dir, all, now.Add(clearMost-time.Second)); len(over) != 0 {
-		t.Errorf("while the first task is removed: %+v", over)
+		t.Errorf("while the first task is removed: %+v, want none", over)
 	}
 	if err := Remove(all[0].Path); err != nil {
 		t.Fatal(err)
 	}
 	if over, pause = m.Measure(dir, all[1:], now.Add(clearMost)); len(over) != 0 || pause != lookLeast {
-		t.Errorf("with free space: %+v, again after %s", over, pause)
+		t.Errorf("with free space: %+v, again after %s, want none and %v", over, pause, lookLeast)
 	}
 	// Amy keeps 31 MiB of a task that has ended, which makes her the one who holds most.
 	kept := filepath.Join(all[0].Log, KeptFiles)
@@ -138,11 +138,11 @@ func TestDiskIsFull(t *testing.T) {
 		}
 	}
 	if over, _ = m.Measure(dir, all[1:], now.Add(2*clearMost)); len(over) != 1 || over[0].Attempt != all[1].Attempt {
-		t.Errorf("with kept files: %+v", over)
+		t.Errorf("with kept files: %+v, want 1 of them and [0].Attempt %v", over, all[1].Attempt)
 	}
 	var other Meter
 	if over, _ = other.Measure(dir, []Bounded{holds(t, dir, "eve", 4, 1)}, now); len(over) != 0 {
-		t.Errorf("who holds 1 MiB: %+v", over)
+		t.Errorf("who holds 1 MiB: %+v, want none", over)
 	}
 }
 
@@ -178,7 +178,7 @@ func TestDeletedFilesCount(t *testing.T) {
 			t.Skipf("no file without a name: %v", err)
 		}
 		if n, err := unix.Write(fd, make([]byte, 3<<20)); n != 3<<20 || err != nil {
-			t.Fatal(n, err)
+			t.Fatalf("got %v, %v, want %v and no error", n, err, 3<<20)
 		}
 		return fd
 	}
@@ -248,6 +248,6 @@ func TestDeletedFilesCount(t *testing.T) {
 	holds(1, "nothing any more")
 	b.Path = t.TempDir()
 	if h := heldBy(nil, b.Path); h != (held{}) {
-		t.Errorf("nobody holds %+v", h)
+		t.Errorf("nobody holds %+v, want %v", h, (held{}))
 	}
 }

@@ -74,7 +74,7 @@ func TestRemoveDeep(t *testing.T) {
 		t.Fatalf("%.300s", err)
 	}
 	if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the directory is still there: %v", err)
+		t.Errorf("the directory is still there: %v, want os.ErrNotExist", err)
 	}
 	if _, err := os.Lstat(outside); err != nil {
 		t.Errorf("the target of a link is gone: %v", err)
@@ -106,7 +106,7 @@ func TestRemoveWideAndClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the directory is still there: %v", err)
+		t.Errorf("the directory is still there: %v, want os.ErrNotExist", err)
 	}
 }
 
@@ -133,13 +133,13 @@ func TestRemoveMounted(t *testing.T) {
 		t.Fatal("a mount point was removed")
 	}
 	if _, err := os.Lstat(filepath.Join(dir, "file")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a file beside the mount is still there: %v", err)
+		t.Errorf("a file beside the mount is still there: %v, want os.ErrNotExist", err)
 	}
 	if _, err := os.Lstat(filepath.Join(dir, "busy", "kept")); err != nil {
 		t.Errorf("a mounted file is gone: %v", err)
 	}
 	if size, _, _ := sizeOf(dir); size > 64<<10 {
-		t.Errorf("mounted files count: %s", size)
+		t.Errorf("mounted files count: %s, want at most %v", size, 64<<10)
 	}
 }
 
@@ -229,7 +229,7 @@ func TestRemoveInUse(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the directory is still there: %v", err)
+		t.Errorf("the directory is still there: %v, want os.ErrNotExist", err)
 	}
 	close(stop)
 	all.Wait()

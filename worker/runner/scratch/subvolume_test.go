@@ -29,7 +29,7 @@ func subvolume(t *testing.T, path string) {
 	}
 	defer dir.Close()
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, dir.Fd(), 0x5000940e, uintptr(unsafe.Pointer(&args))); errno != 0 {
-		t.Fatal(errno)
+		t.Fatalf("got %v, want 0", errno)
 	}
 }
 
@@ -75,7 +75,7 @@ func TestSubvolumes(t *testing.T) {
 		t.Errorf("beside a mount: %s, want 4 MiB", size)
 	}
 	if err := Remove(dir); !errors.Is(err, unix.EBUSY) {
-		t.Errorf("with a mount in a subvolume: %v", err)
+		t.Errorf("with a mount in a subvolume: %v, want unix.EBUSY", err)
 	}
 	if err := unix.Unmount(filepath.Join(dir, "one", "e"), unix.MNT_DETACH); err != nil {
 		t.Fatal(err)
@@ -88,7 +88,7 @@ func TestSubvolumes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n, err := unix.Write(open, make([]byte, 2<<20)); n != 2<<20 || err != nil {
-		t.Fatal(n, err)
+		t.Fatalf("got %v, %v, want %v and no error", n, err, 2<<20)
 	}
 	if err := unix.Fsync(open); err != nil {
 		t.Fatal(err)
@@ -100,7 +100,7 @@ func TestSubvolumes(t *testing.T) {
 	m := Meter{}
 	b.Bound = job.Size(5 << 20)
 	if over, _ := m.Measure(disk, []Bounded{b}, time.Now()); len(over) != 1 {
-		t.Errorf("%+v", over)
+		t.Errorf("%+v, want 1 of them", over)
 	}
 	two, err := os.Open(filepath.Join(dir, "one", "e", "two"))
 	if err != nil {
@@ -110,12 +110,12 @@ func TestSubvolumes(t *testing.T) {
 	_, _, errno := unix.Syscall(unix.SYS_IOCTL, two.Fd(), setSubvolumeFlags, uintptr(unsafe.Pointer(&readOnly)))
 	two.Close()
 	if errno != 0 {
-		t.Fatal(errno)
+		t.Fatalf("got %v, want 0", errno)
 	}
 	if err := Remove(dir); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the directory is still there: %v", err)
+		t.Errorf("the directory is still there: %v, want os.ErrNotExist", err)
 	}
 }

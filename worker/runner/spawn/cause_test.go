@@ -82,7 +82,7 @@ func TestExhaustedHostIsTheCause(t *testing.T) {
 			"a workdir": refuseFor(unix.EMFILE, "workdir"), "a start": whyNot(o, &launch{}, unix.EMFILE),
 		} {
 			if x := ExitOf(err, time.Now()); x.State != job.NodeFail || x.Code != CodeOurs {
-				t.Errorf("%s: %s with code %d", name, x.State, x.Code)
+				t.Errorf("%s: %s with code %d, want %v and %v", name, x.State, x.Code, job.NodeFail, CodeOurs)
 			}
 		}
 	})

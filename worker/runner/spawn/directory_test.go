@@ -92,7 +92,7 @@ func TestTakesDirectory(t *testing.T) {
 				t.Errorf("the old directory: %v", err)
 			}
 			if err := start(2, attemptOf(1).String()); !errors.Is(err, os.ErrExist) {
-				t.Errorf("the attempt began twice: %v", err)
+				t.Errorf("the attempt began twice: %v, want os.ErrExist", err)
 			}
 			if err := start(3, attemptOf(3).String()); err != nil {
 				t.Errorf("its own name: %v", err)

@@ -40,7 +40,7 @@ func TestLooksThatHang(t *testing.T) {
 			t.Errorf("%d files are looked at at the same time, want %d", asked, maxLooks)
 		}
 		if n, err := try(t.Context(), "ben", func() (int, error) { return 7, nil }); n != 7 || err != nil {
-			t.Errorf("another user: %d, %v", n, err)
+			t.Errorf("another user: %d, %v, want 7 and no error", n, err)
 		}
 		given := 0
 		for range starts {
@@ -55,7 +55,7 @@ func TestLooksThatHang(t *testing.T) {
 		}
 		began := time.Now()
 		if _, err := try(t.Context(), "amy", hang); err == nil || !strings.Contains(err.Error(), "8 starts of user amy hang") || time.Since(began) != 0 {
-			t.Errorf("one more start: %v after %s", err, time.Since(began))
+			t.Errorf(`one more start: %v after %s, want an error, "8 starts of user amy hang" in it and 0`, err, time.Since(began))
 		}
 		close(answers)
 		synctest.Wait()
@@ -63,7 +63,7 @@ func TestLooksThatHang(t *testing.T) {
 			t.Errorf("%d late answers were dropped, want %d", dropped, maxLooks)
 		}
 		if n, err := try(t.Context(), "amy", func() (int, error) { return 7, nil }); n != 7 || err != nil {
-			t.Errorf("when the files answer: %d, %v", n, err)
+			t.Errorf("when the files answer: %d, %v, want 7 and no error", n, err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -72,7 +72,7 @@ func TestLooksThatHang(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		if len(s.looks.user) != 0 {
-			t.Errorf("%d users are remembered", len(s.looks.user))
+			t.Errorf("%d users are remembered, want none", len(s.looks.user))
 		}
 	})
 }

@@ -59,7 +59,7 @@ func TestHiddenDirectoryInPath(t *testing.T) {
 		t.Fatal(err)
 	}
 	if at, err := lookUp("there", dir, env); err != nil || at != filepath.Join(dir, "there") {
-		t.Errorf("program(there) = %s, %v", at, err)
+		t.Errorf("program(there) = %s, %v, want no error and %v", at, err, filepath.Join(dir, "there"))
 	}
 }
 

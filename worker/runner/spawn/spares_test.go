@@ -124,7 +124,7 @@ func TestSpareStaysWithItsUser(t *testing.T) {
 		t.Fatal("an empty directory was not kept")
 	}
 	if is := inodeOf(t, s.all[0].path); is.Uid != 0 || is.Gid != uint32(os.Getegid()) {
-		t.Errorf("a spare directory belongs to %d:%d", is.Uid, is.Gid)
+		t.Errorf("a spare directory belongs to %d:%d, want 0 and %v", is.Uid, is.Gid, uint32(os.Getegid()))
 	}
 	for _, who := range []Account{bob, self(), {UID: ada.UID, GID: bob.GID, cred: ada.cred}} {
 		if s.give(filepath.Join(dir, "next"), who) {
@@ -152,17 +152,17 @@ func TestSparesAreBounded(t *testing.T) {
 	}
 	for i := range maxSpares + 5 {
 		if kept := keep(other(20001), i); kept != (i < maxSpares) {
-			t.Fatalf("directory %d kept: %v", i, kept)
+			t.Fatalf("directory %d kept: %v, want %v", i, kept, (i < maxSpares))
 		}
 	}
 	for i := range 10 * maxSpares {
 		if kept := keep(other(20002), i); kept != (i < maxSpares) {
-			t.Fatalf("directory %d of the second user kept: %v", i, kept)
+			t.Fatalf("directory %d of the second user kept: %v, want %v", i, kept, (i < maxSpares))
 		}
 	}
 	entries, err := os.ReadDir(s.dir)
 	if err != nil || len(entries) != maxSpares {
-		t.Errorf("%d directories on disk, %v", len(entries), err)
+		t.Errorf("%d directories on disk, %v, want no error and %v", len(entries), err, maxSpares)
 	}
 	again, err := newSpares(s.dir) // as after the death of the runner
 	if entries, _ := os.ReadDir(s.dir); err != nil || len(entries) != 0 || again.give(filepath.Join(dir, "next"), other(20002)) {

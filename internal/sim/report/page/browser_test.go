@@ -106,7 +106,7 @@ func inStyle(t *testing.T, text, name string, dark bool) color.RGBA {
 		i = 1
 	}
 	if len(all) != 2 {
-		t.Fatalf("the style sheet has the color %s %d times", name, len(all))
+		t.Fatalf("the style sheet has the color %s %d times, want 2", name, len(all))
 	}
 	c := color.RGBA{A: 255}
 	if _, err := fmt.Sscanf(all[i][1], "#%02x%02x%02x", &c.R, &c.G, &c.B); err != nil {
@@ -122,7 +122,7 @@ func TestInBrowser(t *testing.T) {
 	for name, flags := range map[string][]string{"light": {"--blink-settings=preferredColorScheme=1"}, "dark": {"--blink-settings=preferredColorScheme=0"}} {
 		o := b.open(t, text, flags...)
 		if len(o.requests) != 1 {
-			t.Errorf("%s: the page made requests: %q", name, o.requests)
+			t.Errorf("%s: the page made requests: %q, want 1 of them", name, o.requests)
 		}
 		if len(o.console) > 0 {
 			t.Errorf("%s: the console has:\n%s", name, strings.Join(o.console, "\n"))
@@ -145,7 +145,7 @@ func TestBrowserSeesFaults(t *testing.T) {
 	const picture = `<main><img src="/x.png">`
 	free := strings.Replace(strings.Replace(text, "Content-Security-Policy", "X-None", 1), "<main>", picture, 1)
 	if o := b.open(t, free); len(o.requests) != 2 {
-		t.Errorf("a picture from elsewhere, without a policy: requests are %q", o.requests)
+		t.Errorf("a picture from elsewhere, without a policy: requests are %q, want 2 of them", o.requests)
 	}
 	// The policy knows neither the picture, nor the script, nor a style sheet that was changed.
 	spoilt := strings.Replace(strings.Replace(text, "<style>", "<style> ", 1), "<main>", picture+"<script>alert(1)</script>", 1)

@@ -66,7 +66,7 @@ func TestPictures(t *testing.T) {
 		}
 		inks := regexp.MustCompile(`class="([sf]) ([a-z0-9-]+)"`).FindAllStringSubmatch(m[0], -1)
 		if len(inks) < 5 {
-			t.Errorf("%s: only %d elements", m[1], len(inks))
+			t.Errorf("%s: only %d elements, want at least 5", m[1], len(inks))
 		}
 		for _, k := range inks {
 			if !strings.Contains(style, "."+k[1]+"."+k[2]+" {") {
@@ -105,7 +105,7 @@ func TestNamesAreEscaped(t *testing.T) {
 		t.Error("a name is not escaped")
 	}
 	if n := strings.Count(text, "alert(1)"); n < 12 {
-		t.Errorf("the name is there %d times", n)
+		t.Errorf("the name is there %d times, want at least 12", n)
 	}
 }
 
@@ -140,7 +140,7 @@ func TestUnusualDocuments(t *testing.T) {
 			t.Errorf("%s: the page is broken", name)
 		}
 		if len(text) > 4<<20 {
-			t.Errorf("%s: the page has %d bytes", name, len(text))
+			t.Errorf("%s: the page has %d bytes, want at most %v", name, len(text), 4<<20)
 		}
 	}
 }
@@ -155,10 +155,10 @@ func TestHugeFigures(t *testing.T) {
 	}
 	text := write(t, d)
 	if strings.Count(text, "<svg") < 4 {
-		t.Errorf("%d pictures", strings.Count(text, "<svg"))
+		t.Errorf("%d pictures, want at least 4", strings.Count(text, "<svg"))
 	}
 	if bad := regexp.MustCompile(` (?:d|x|y|cx|cy|r|viewBox)="[^"]*(?:NaN|Inf|[0-9]{7})[^"]*"`).FindString(text); bad != "" {
-		t.Errorf("a coordinate is no number, or far outside: %.200s", bad)
+		t.Errorf("a coordinate is no number, or far outside: %.200s, want none", bad)
 	}
 }
 
