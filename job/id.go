@@ -56,7 +56,9 @@ func ParseGroup(s string) (Group, error) {
 const IDBytes = idChars
 
 // ID identifies a job in its cluster for ever: ten random characters, a dash, and the group that owns the job. The
-// random characters come first so that users can type a short prefix.
+// random characters come first so that users can type a short prefix: with the group first, all jobs of a daemon would
+// begin alike, and with a time first, all jobs of a minute. The dot stays free for the number of a task, as in ID.3.
+// The daemon that accepts a job draws again if it already has that ID.
 type ID string
 
 // NewID makes the ID of a job of group g from the low 50 bits of drawn, a random number.

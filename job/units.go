@@ -1,6 +1,7 @@
 package job
 
-// Sizes and durations. Their text form always has a unit.
+// Sizes and durations. Their text form always has a unit. The libraries that were tried do not do that: go-humanize takes
+// a bare number, go-units reads GB as GiB (RAMInBytes) or GiB as GB (FromHumanSize), and time.ParseDuration has no days.
 
 import (
 	"errors"

@@ -1,5 +1,10 @@
-// Command muster-runner is the process between a daemon and its tasks, as a program of its own. It needs a tenth of
-// muster's memory. The muster binary contains it, so nobody installs or starts it by hand.
+// Command muster-runner is the process between a daemon and its tasks, as a program of its own. The muster binary
+// contains it, so nobody installs or starts it by hand.
+//
+// A runner stays on its host for as long as a task runs. It takes 9 MB of memory, and 11 MB with 100 tasks. As a command
+// of muster it took 39 MB: 5 MB of its own, and pages of a program of 50 MB whose packages touch their pages as they are
+// initialized. To give these pages back does not last, because recent kernels map whole huge pages around each touch.
+// The daemon writes the program to its data directory, and not to a memfd, which some hosts do not execute.
 package main
 
 import (

@@ -2,7 +2,8 @@
 // of that is free now (Free); an Offer of a task; the Commit that reserves devices for it; the Start that turns the
 // reservation into an attempt under a lease; and the Events that report the attempt's progress.
 //
-// The messages are plain values. p2p encodes them as protobuf between hosts and validates them once on arrival
+// They have a package of their own because they name GPU devices, which package job does not know, and because both
+// sides must mean the same by each of them. The messages are plain values. p2p encodes them as protobuf between hosts and validates them once on arrival
 // (package p2p/session). Between the scheduler and the worker of one daemon they are passed as they are.
 //
 // No code compares the clocks of two hosts. A time on the wire is either a duration or the sender's own clock, which

@@ -1,5 +1,7 @@
 // Package session maintains one long-lived stream between two daemons and carries the messages of package contract over
-// it. Each daemon can be scheduler and worker at once, so both kinds of messages flow in both directions.
+// it. Each daemon can be scheduler and worker at once, so both kinds of messages flow in both directions. A framed stream
+// that stays open costs a fifth of a new stream for each message. With a stream for each role, a pair of daemons would
+// have two pings, two queues, and two cases of both sides opening a stream at once.
 //
 // # The protocol /muster/session/1
 //
@@ -68,8 +70,9 @@ const ID protocol.ID = "/muster/session/1"
 
 const (
 	// MaxFrame bounds one message and so the memory that a peer can make us allocate. It is the largest length that
-	// fits in three bytes. The largest messages are a Hello of contract.MaxGPUs devices with all their links, and a
-	// Start with its job file.
+	// fits in three bytes. The largest messages are a Hello of contract.MaxGPUs devices with all their links (2.7 MB
+	// without maxLinks), and a Start with its job file of up to 1 MiB. The first versions had a bound of 1 MiB: they end
+	// the session at a longer frame.
 	MaxFrame = 1<<21 - 1
 	// startRoom bounds a Start without its job file: IDs, numbers, the user's name, the task's line of a list,
 	// and the members of its gang.

@@ -4,6 +4,11 @@
 // A Tree is below the group of the process that makes it, and has one group for each task. Version 2 holds the
 // processes if it is available, because it can kill a whole group at once. Otherwise the freezer of version 1 holds
 // them. Each controller is used in the version that has it.
+//
+// The library containerd/cgroups compiles the device filters. Its managers are not used: that of version 2 walks from the
+// root for each task, and that of version 1 moves processes after they were born, in every hierarchy.
+//
+// See docs/adr, ADR 20.
 package cgroup
 
 import (

@@ -15,8 +15,7 @@ import (
 )
 
 // openUnified makes the directory of the tree. The package writes the kernel's files itself: a task costs one mkdir
-// and one write for each limit. The manager of containerd's library would go through every group from the root for
-// each task.
+// and one write for each limit.
 func (t *Tree) openUnified(name string, start func(fd int) error) error {
 	own, err := Own("")
 	if err != nil {

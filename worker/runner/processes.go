@@ -20,8 +20,9 @@ type processes struct {
 	oomKills int64 // OOM kills of the runner's own control group that are attributed to a task
 }
 
-// warn sends a signal to those processes of a task that handle it. If none does, all get it. A shell that does not
-// handle the signal would die of it, and the program that it started could not finish.
+// warn sends a signal to those processes of a task that handle it. If none does, all get it. Most tasks are a shell script
+// around a program. A shell that does not handle the signal would die of it, and the program could not save its work.
+// Slurm never signals the batch shell, unless the user asks for it with B:. Here a shell with a trap gets the signal.
 func (p *processes) warn(t *task, sig unix.Signal) {
 	members := p.members(t)
 	handled := false

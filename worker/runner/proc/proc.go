@@ -1,7 +1,8 @@
 // Package proc reads from /proc what the kernel knows about processes, and signals processes.
 //
 // Each function reads one file. The library gopsutil would list every process of the host for most of these
-// questions. The runner asks them whenever a task ends, so that would be too slow.
+// questions. The runner asks them whenever a task ends, so that would be too slow. It would also be less exact, because
+// processes start and end during the reading.
 package proc
 
 import (
