@@ -34,8 +34,8 @@ const (
 )
 
 // saveDue reports whether the changed rows are to be saved now. Most jobs change several times within Config.SaveEvery,
-// and the journal has the changes meanwhile. A deletion is saved at once, together with all changed rows, because a
-// save says which entries of the journal all rows reflect.
+// and the journal has the changes meanwhile: after a crash it delivers the entries that the rows do not reflect. A deletion
+// is saved at once, together with all changed rows, because a save says which entries of the journal all rows reflect.
 func (h *history) saveDue() bool {
 	switch {
 	case h.cfg.SaveEvery == 0, h.due, len(h.fx.Gone) > 0, len(h.entries.unsaved) >= maxUnsaved, h.entries.bulk >= maxUnsavedBulk:

@@ -212,7 +212,8 @@ const maxPaused = 4096
 
 // follow queues the next task of a job if none of those before it waits in the queue. So a job of a million tasks has
 // soft state only for the tasks that are active or pause, and for one that waits. The tasks of a job have one shape: if
-// the first that waits fits no host, none does. See docs/adr, ADR 81.
+// the first that waits fits no host, none does. A queue of ranges would be cut by each retry, hold or late result, and the
+// table of jobs has the states already.
 func (p *pending) follow(e *entry) {
 	if !p.lead || e.front != nil && e.front.queued {
 		return

@@ -1,7 +1,8 @@
 package scheduler
 
-// The phases of a task's newest attempt, and the legal moves between them.
-// See docs/adr, ADR 80.
+// The phases of a task's newest attempt, and the legal moves between them. A move that is not in the table is made all the
+// same and reported as a defect: a daemon that ends over a wrong phase helps no task. A test compares the moves that the
+// stories make with the table.
 
 import "slices"
 

@@ -23,6 +23,9 @@ import (
 // A Core is used by one goroutine. It is deterministic: the same calls return the same results.
 //
 // Each part has its own state, which only its functions change. A part uses only the parts before it in this list.
+//
+// Log lines, and questions to the host's policy, are effects too. So a turn depends on its arguments alone, and a test or a
+// simulation can replay it.
 type Core struct {
 	cfg          *Config
 	turn         *turn

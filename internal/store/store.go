@@ -31,7 +31,11 @@
 // reserve is left for what ends work: results, cancellations, and attempts that are given back. Other programs may use
 // up the reserve, so the files in DIR/reserve hold disk space for the database: see reserve.go.
 //
-// See docs/adr, ADR 66.
+// # What depends on what
+//
+// Package journal imports this package, never the other way round. Only journal imports Raft; outside of tests only this
+// package imports Pebble. There is no interface for the database: there is one implementation, and tests run it on
+// a disk in memory.
 package store
 
 import (

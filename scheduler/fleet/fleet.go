@@ -8,5 +8,7 @@
 // The package knows nothing of the states of jobs, of offers or of the journal. It does not act: callers pass in the
 // time, and the scheduler does what follows. A Table and its hosts are for one goroutine.
 //
-// See docs/adr, ADR 73.
+// A claim has the ID of an offer and a rank, but no pointer to a task: so what is left of a host can be asked, and tested,
+// without the rest of the scheduler. What a placement reads of a host lies together at the head of its record, and hosts with
+// the same devices share one description of them, because most of the cost of a placement is reading memory.
 package fleet

@@ -1,8 +1,9 @@
 package fleet
 
 // Rooms: what is left of a host, as numbers side by side in memory. A placement compares many hosts, and most of its
-// cost is reading memory.
-// See docs/adr, ADR 108.
+// cost is reading memory: hosts join in random order, so nearly each read missed the caches. The rooms lie in the order of a
+// search. Property tests compare the placements that read rooms with those that read the hosts. Scores that are kept for each
+// host and kind of request would need much memory for 10,000 hosts.
 
 import (
 	"math"

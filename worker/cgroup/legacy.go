@@ -1,6 +1,10 @@
 package cgroup
 
 // Version 1: one group for each task in the hierarchy of each controller.
+//
+// Support ends with the last release of 2027; then this file and the hybrid cases of its tests are deleted, and such a host
+// counts as one without control groups. systemd dropped version 1 with 258, and each change of limits is written and tested
+// twice. RHEL 8, which is supported until 2029, can boot with version 2.
 
 import (
 	"errors"

@@ -1,6 +1,7 @@
 package load
 
-// Converting what sacct of Slurm prints into jobs. See docs/adr, ADR 97.
+// Converting what sacct of Slurm prints into jobs. Unlike tables it is read leniently, line by line, because accounting has
+// what no reader foresees. What cannot be a job is counted by reason, with an example.
 
 import (
 	"bufio"

@@ -1,6 +1,10 @@
 package load
 
-// Tables: CSV files with a header. An error names the file, the line and the column. See docs/adr, ADR 97.
+// Tables: CSV files with a header. An error names the file, the line and the column.
+//
+// Every row counts: a figure is worth nothing if a part of the load was dropped or misread silently. So an unknown column is
+// an error, because it may be a misspelt optional one. A job that the cluster could never run is an error too. Notes say what
+// a reader changed, such as the order of the rows.
 
 import (
 	"bufio"

@@ -1,6 +1,8 @@
 package report
 
-// From records to figures, while they stream.
+// From records to figures, while they stream. muster and the yardsticks write the same records, so no two figures differ
+// because they were counted in two ways. Nothing is estimated: approximate quantiles would save 16 MB for a million jobs, but
+// then every difference of 1 % between two runs would be in doubt. Levels are integers, so that they do not drift.
 
 import (
 	"time"

@@ -1,5 +1,9 @@
 // Package scenario is one simulation as its user asks for it: muster runs a load on a network with faults, and then
 // each yardstick runs the same load. The result is one document.
+//
+// The package opens no file. Faults with a rate are drawn from the seed before the run, until twice the end of the load: so
+// one command has the same faults under each policy, and a comparison compares policies and not luck. There is no file format
+// for scenarios, because a command line with tables says the same.
 package scenario
 
 import (

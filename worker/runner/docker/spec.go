@@ -78,7 +78,11 @@ func (e *Engine) config(b spawn.Container, img client.ImageInspectResult, f fact
 func hostname(a job.Attempt) string { return strings.ReplaceAll(a.String(), ".", "-") }
 
 // hostConfig returns what the container gets from its host: no privileges, no capabilities, no way to gain any, and
-// its own network and PID namespaces. A member of a gang has the network of the host, as a process has (ADR 101).
+// its own network and PID namespaces.
+//
+// A member of a gang has the network of the host, as a process has, because the members meet at the addresses of their hosts,
+// and NCCL and MPI open connections at any port. Publishing ports would need to know these. An overlay network would need a
+// store, and root on all hosts.
 func hostConfig(b spawn.Container, shown []string, f facts) (*container.HostConfig, error) {
 	mounts, err := mountsOf(b, shown)
 	if err != nil {

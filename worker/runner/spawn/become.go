@@ -78,6 +78,9 @@ func (l *launch) find(t userfile.Thread, env []string) (err error) {
 // look reads the beginning of the program, so that a hung file system blocks this thread and not the fork. It also
 // decides whether a helper process executes the program. Tasks of the runner's own user need none: that user could
 // stop the runner anyway.
+//
+// Not every program is executed by a helper, although the look would then not be needed: the helper takes 2.6 ms of CPU
+// time, and the start of a task 2.0 to 3.5 ms in all. The rate of short tasks fell from about 420 to 165 a second.
 func (l *launch) look(t userfile.Thread) error {
 	l.programs = touch(t, l.path)
 	l.becomes = l.who.cred != nil && !trusted(l.path)

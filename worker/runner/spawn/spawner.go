@@ -5,8 +5,6 @@
 // be interrupted. So the caller withdraws an order that hangs, and has another goroutine run the next orders.
 //
 // What happens to a process after its start is the business of package runner.
-//
-// See docs/adr, ADR 69.
 package spawn
 
 import (
