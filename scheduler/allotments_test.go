@@ -18,10 +18,10 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// slowest is what a message takes at most where no test says that it is lost.
+// slowest is the longest time that a message takes, unless the test loses it.
 const slowest = 4 * time.Second
 
-// allies are some owners of one cluster.
+// allies are several owners of one cluster.
 type allies struct {
 	t      interface{ Fatalf(string, ...any) }
 	now    time.Time
@@ -65,7 +65,7 @@ type allyRound struct {
 	answers []AllotmentAnswer
 }
 
-// newAllies makes so many owners with this limit of GPUs, each with a host of so many.
+// newAllies makes n owners under this limit of GPUs for the user, each with a host that has so many GPUs.
 func newAllies(t interface{ Fatalf(string, ...any) }, n, limit, gpus int) *allies {
 	as := &allies{t: t, now: storyStart, rounds: map[[2]uint64]*allyRound{}, cut: func(int, int) bool { return false }}
 	for i := range n {
@@ -79,7 +79,7 @@ func newAllies(t interface{ Fatalf(string, ...any) }, n, limit, gpus int) *allie
 	return as
 }
 
-// start starts an owner, for the first time or again: then its tasks run on.
+// start starts an owner, for the first time or again. After a restart its tasks run on.
 func (as *allies) start(o *ally, gpus int) {
 	o.core = NewCore(o.cfg, Saved{}, as.now)
 	for _, e := range o.log {
@@ -122,7 +122,7 @@ func (as *allies) step(o *ally, events ...Event) {
 	}
 }
 
-// took carries out what a step has led to, and checks the sum of what the tasks of all owners hold.
+// took carries out the effects of a step, and checks how much the tasks of all owners hold together.
 func (as *allies) took(o *ally, fx Effects) {
 	for _, ask := range fx.Allot {
 		key := [2]uint64{uint64(o.at), ask.Round}
@@ -157,7 +157,7 @@ func (as *allies) took(o *ally, fx Effects) {
 	as.most = max(as.most, held/gpu.Whole)
 }
 
-// hears has the host of an owner answer.
+// hears has the host of an owner answer a message.
 func (as *allies) hears(o *ally, m contract.ToWorker) {
 	say := func(m contract.ToScheduler) { as.step(o, FromWorker{Peer: o.cfg.Self, Msg: m}) }
 	switch m := m.(type) {
@@ -191,7 +191,7 @@ func (as *allies) finish(o *ally, i int) {
 	as.grant(o)
 }
 
-// grant has the host of an owner commit to what queues there and fits now, and say what is free.
+// grant has the host of an owner commit to the queued offers that fit now, and report its free capacity.
 func (as *allies) grant(o *ally) {
 	for _, m := range slices.Clone(o.queued) {
 		if m.Need.GPUs <= o.free && slices.ContainsFunc(o.queued, func(x contract.Offer) bool { return x.ID == m.ID }) {
@@ -203,7 +203,7 @@ func (as *allies) grant(o *ally) {
 	as.tellFree(o)
 }
 
-// tellFree has the host of an owner say what is free.
+// tellFree has the host of an owner report its free capacity.
 func (as *allies) tellFree(o *ally) {
 	free := contract.Free{CPUs: 1000}
 	for i := range o.free {
@@ -251,7 +251,7 @@ func (as *allies) deliver(i int) {
 	}
 }
 
-// answered notes an answer to a question of an owner, or that there is none.
+// answered records the answer to a question of an owner, or that none came.
 func (as *allies) answered(at int, key [2]uint64, ask AllotmentAsk, a *AllotmentAnswer) {
 	r := as.rounds[key]
 	if ask.Round == 0 || r == nil {
@@ -266,7 +266,7 @@ func (as *allies) answered(at int, key [2]uint64, ask AllotmentAsk, a *Allotment
 	}
 }
 
-// settle delivers all messages, in order, and lets the time pass.
+// settle delivers all messages in order, while this time passes.
 func (as *allies) settle(d time.Duration) {
 	end := as.now.Add(d)
 	for {
@@ -298,7 +298,7 @@ func (as *allies) settle(d time.Duration) {
 	}
 }
 
-// renewAll has the hosts ask for the renewal of their leases, if it is time for that.
+// renewAll has the hosts request the renewal of their leases, when it is due.
 func (as *allies) renewAll() {
 	if as.now.Before(as.renew) {
 		return
@@ -327,9 +327,9 @@ func (as *allies) want(held ...int) {
 	}
 }
 
-// A user who submits at all daemons at once gets the limit and no more, and shares it evenly; what ends at one daemon goes to the one
-// where the user holds less.
-func TestClusterLimitOfSeveralOwners(t *testing.T) {
+// A user who submits at all daemons at once gets the limit and no more, in equal parts. What ends at one daemon goes to
+// the daemon where the user holds less.
+func TestOwnersShareAClusterLimitEqually(t *testing.T) {
 	as := newAllies(t, 3, 12, 100)
 	for i := range 3 {
 		for range 20 {
@@ -339,7 +339,7 @@ func TestClusterLimitOfSeveralOwners(t *testing.T) {
 	}
 	as.settle(2 * time.Second)
 	if sum := as.held(); sum[0]+sum[1]+sum[2] != 12 || as.most > 12 {
-		t.Fatalf("%v GPUs are held, %d at most", sum, as.most)
+		t.Fatalf("%v GPUs are held, %d at most, want 12 in all, and at most 12", sum, as.most)
 	}
 	for range 30 { // tasks end one by one
 		for _, o := range as.owners {
@@ -354,14 +354,14 @@ func TestClusterLimitOfSeveralOwners(t *testing.T) {
 	}
 	for i, o := range as.owners {
 		left := o.core.Counts()[job.Pending] + o.core.Counts()[job.Running]
-		if left > 1 { // that of the other user
+		if left > 1 { // the job of the other user
 			t.Errorf("%d jobs are left at owner %d: %v, want at most 1", left, i, o.core.Counts())
 		}
 	}
 }
 
-// The share becomes even as tasks end, and a daemon without jobs of the user gives back what it does not use.
-func TestClusterLimitMoves(t *testing.T) {
+// The parts become equal as tasks end. A daemon without jobs of the user gives back what it does not use.
+func TestUnusedClusterLimitMovesToOtherOwners(t *testing.T) {
 	as := newAllies(t, 2, 8, 100)
 	for range 8 {
 		as.submit(0, "amy", 1, 50)
@@ -390,8 +390,9 @@ func TestClusterLimitMoves(t *testing.T) {
 	}
 }
 
-// Of jobs at two daemons that of the higher priority gets what ends first, also if the other daemon has more waiting.
-func TestClusterLimitGoesByPriority(t *testing.T) {
+// Of jobs at two daemons, the one with the higher priority gets what ends first, even if the other daemon has more
+// waiting jobs.
+func TestClusterLimitGoesToTheHigherPriorityFirst(t *testing.T) {
 	as := newAllies(t, 2, 2, 100)
 	for range 6 {
 		as.submit(0, "amy", 1, 10)
@@ -411,8 +412,9 @@ func TestClusterLimitGoesByPriority(t *testing.T) {
 	as.want(2, 0)
 }
 
-// A large job does not keep small ones waiting that fit beside what runs, and a job at the limit says who holds what.
-func TestClusterLimitTellsWhy(t *testing.T) {
+// Small jobs that fit beside what runs do not wait behind a large one. The reason of a job at the limit says who holds
+// what.
+func TestReasonOfAJobAtTheClusterLimit(t *testing.T) {
 	as := newAllies(t, 2, 4, 100)
 	as.submit(0, "amy", 3, 50)
 	as.settle(time.Second)
@@ -433,7 +435,7 @@ func TestClusterLimitTellsWhy(t *testing.T) {
 	}
 	x, err := o.core.Why(waits.ID)
 	if err != nil || len(x.Now) > 0 || len(x.Later) != 1 || !strings.Contains(x.Later[0].Why, why) {
-		t.Errorf("why: %+v, %v", x, err)
+		t.Errorf("why: %+v, %v, want no error, no host now and one later that names the limit", x, err)
 	}
 	s := job.DefaultSpec()
 	s.Command, s.Resources.GPUs = []string{"true"}, 1
@@ -453,8 +455,8 @@ func TestClusterLimitTellsWhy(t *testing.T) {
 	}
 }
 
-// A task of a higher priority takes the place of one that only queues at a full host, within the limit of its user.
-func TestClusterLimitIsNoInversion(t *testing.T) {
+// A task with a higher priority takes the place of one that only queues at a full host, within the limit of its user.
+func TestClusterLimitCausesNoPriorityInversion(t *testing.T) {
 	as := newAllies(t, 1, 2, 2)
 	as.submit(0, "free", 2, 50)
 	as.settle(time.Second)
@@ -480,8 +482,8 @@ func TestClusterLimitIsNoInversion(t *testing.T) {
 	}
 }
 
-// Arrays and gangs count with all that they hold, and after a restart the tasks that run count again.
-func TestClusterLimitCountsWholeJobs(t *testing.T) {
+// Arrays and gangs count with all that they hold. After a restart, running tasks count again.
+func TestClusterLimitCountsArraysAndGangs(t *testing.T) {
 	as := newAllies(t, 2, 6, 100)
 	as.submit(0, "amy", 2, 50, func(s *job.Spec) { s.Array = "0-9" })
 	as.settle(time.Minute)
@@ -498,8 +500,8 @@ func TestClusterLimitCountsWholeJobs(t *testing.T) {
 	}
 }
 
-// Whatever time messages take and whichever overtakes another, and also if daemons restart, the tasks of all daemons never hold more than
-// the limit. In the end all jobs have run.
+// The tasks of all daemons never hold more than the limit, however long messages take, in whatever order they arrive,
+// and even if daemons restart. In the end all jobs have run.
 func TestClusterLimitHolds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(1, 6).Draw(t, "limit")
@@ -541,7 +543,7 @@ func TestClusterLimitHolds(t *testing.T) {
 			},
 			"": func(t *rapid.T) {
 				if as.most > limit {
-					t.Fatalf("%d GPUs are held, the limit is %d", as.most, limit)
+					t.Fatalf("%d GPUs are held, want at most the limit of %d", as.most, limit)
 				}
 			},
 		})
@@ -556,18 +558,18 @@ func TestClusterLimitHolds(t *testing.T) {
 		as.settle(3 * time.Minute)
 		for _, o := range as.owners {
 			if c := o.core.Counts(); c[job.Pending]+c[job.Running]+len(o.running) > 0 {
-				t.Fatalf("jobs are left at %s: %v, %d run, told %+v", o.cfg.Self, c, len(o.running), o.core.plan.allotments.told.of)
+				t.Fatalf("jobs are left at %s: %v, %d run, told %+v, want none", o.cfg.Self, c, len(o.running), o.core.plan.allotments.told.of)
 			}
 		}
 		if as.most > limit {
-			t.Fatalf("%d GPUs were held, the limit is %d", as.most, limit)
+			t.Fatalf("%d GPUs were held, want at most the limit of %d", as.most, limit)
 		}
 	})
 }
 
-// In a cluster that is split, each part has the limit for itself: no more than that. When it is whole again, nothing starts before the
-// sum is below the limit.
-func TestClusterLimitOfParts(t *testing.T) {
+// If the network splits the cluster, each part applies the limit for itself. When the cluster is whole again, nothing
+// starts before the sum is below the limit.
+func TestEachPartOfASplitClusterHasTheClusterLimit(t *testing.T) {
 	as := newAllies(t, 4, 4, 100)
 	as.cut = func(from, to int) bool { return from/2 != to/2 }
 	for i := range 4 {
@@ -577,7 +579,7 @@ func TestClusterLimitOfParts(t *testing.T) {
 	}
 	as.settle(5 * time.Minute)
 	if sum := as.held(); sum[0]+sum[1] != 4 || sum[2]+sum[3] != 4 || as.most != 8 {
-		t.Fatalf("%v GPUs are held, %d at most", sum, as.most)
+		t.Fatalf("%v GPUs are held, %d at most, want 4 in each part, and at most 8", sum, as.most)
 	}
 	as.cut = func(int, int) bool { return false }
 	as.settle(time.Minute)
@@ -586,10 +588,10 @@ func TestClusterLimitOfParts(t *testing.T) {
 		as.finish(o, 0)
 		as.settle(30 * time.Second)
 		if sum := as.held(); sum[0]+sum[1]+sum[2]+sum[3] != max(4, left-1) {
-			t.Fatalf("%v GPUs are held after one of %d has ended", sum, left)
+			t.Fatalf("%v GPUs are held after one of %d has ended, want the larger of 4 and one less than that", sum, left)
 		}
 	}
-	// What a daemon holds that is silent counts.
+	// What a silent daemon holds counts.
 	silent := slices.IndexFunc(as.held(), func(n int) bool { return n > 0 })
 	as.cut = func(from, to int) bool { return from == silent || to == silent }
 	before := as.held()[silent]
@@ -601,6 +603,6 @@ func TestClusterLimitOfParts(t *testing.T) {
 	}
 	as.settle(30 * time.Minute)
 	if sum := as.held(); sum[silent] != before || sum[0]+sum[1]+sum[2]+sum[3] != 4 {
-		t.Errorf("%v GPUs are held beside a silent daemon", sum)
+		t.Errorf("%v GPUs are held beside a silent daemon, want as many as before at the silent one, and 4 in all", sum)
 	}
 }

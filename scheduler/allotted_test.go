@@ -1,6 +1,6 @@
 package scheduler
 
-// Limits of users over the whole cluster: which of the jobs of one daemon goes first, and what other daemons are believed.
+// Limits of users over the whole cluster: which job of one daemon goes first, and how far other daemons are believed.
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// waits returns the reason of the only job of the priority that waits at an owner.
+// waits returns the reason of the only waiting job with this priority at an owner.
 func (o *ally) waits(t *testing.T, priority int) job.Reason {
 	t.Helper()
 	for _, l := range o.core.Page(job.Query{Limit: 100}) {
@@ -25,7 +25,7 @@ func (o *ally) waits(t *testing.T, priority int) job.Reason {
 	return job.Reason{}
 }
 
-// runs returns the GPUs of the tasks that run at an owner.
+// runs returns the GPUs of the running tasks of an owner.
 func (o *ally) runs() string {
 	all := []int{}
 	for _, r := range o.running {
@@ -34,9 +34,9 @@ func (o *ally) runs() string {
 	return fmt.Sprint(all)
 }
 
-// A large job of a higher priority gets what ends, also if smaller ones of a lower priority would fit beside what runs: those that wait,
-// those that are submitted later, and those at another daemon.
-func TestClusterLimitKeepsForHigherPriority(t *testing.T) {
+// A large job with a higher priority gets what ends, although smaller jobs with a lower priority would fit beside what
+// runs: waiting ones, later ones, and jobs of another daemon.
+func TestClusterLimitIsKeptForTheHigherPriority(t *testing.T) {
 	as := newAllies(t, 2, 4, 100)
 	o := as.owners[0]
 	for range 6 {
@@ -61,7 +61,7 @@ func TestClusterLimitKeepsForHigherPriority(t *testing.T) {
 	if x, err := o.core.Offers("amy", false, s); err != nil || len(x.Now) > 0 || !strings.Contains(x.Reason.Detail, why) {
 		t.Errorf("a dry run: %+v, %v, want no error, no Now and Reason.Detail %v in it", x, err, why)
 	}
-	as.submit(0, "amy", 0, 10) // it takes nothing of that
+	as.submit(0, "amy", 0, 10) // a job without GPUs, which takes nothing of the limit
 	as.settle(time.Minute)
 	if got := o.runs(); got != "[1 1 1 0]" {
 		t.Errorf(`%s run, want "[1 1 1 0]"`, got)
@@ -77,12 +77,12 @@ func TestClusterLimitKeepsForHigherPriority(t *testing.T) {
 	}
 	as.finish(o, 0)
 	as.settle(time.Minute)
-	as.want(4, 0) // then that of priority 50
+	as.want(4, 0) // then the job of priority 50
 }
 
-// What ends at a daemon where tasks of the user wait goes within a second to a task of a higher priority at another, also if it needs
-// several ends.
-func TestClusterLimitMovesSoon(t *testing.T) {
+// What ends at a daemon with waiting tasks of the user goes within a second to a task with a higher priority at another
+// daemon, even if that task needs several ends.
+func TestClusterLimitMovesWithinASecond(t *testing.T) {
 	as := newAllies(t, 2, 4, 100)
 	for range 8 {
 		as.submit(1, "amy", 1, 50)
@@ -98,8 +98,8 @@ func TestClusterLimitMovesSoon(t *testing.T) {
 	as.want(3, 1)
 }
 
-// Nothing is kept for a job that no host can run, or that the limit does not allow any more.
-func TestClusterLimitKeepsForNobodyInVain(t *testing.T) {
+// Nothing is kept for a job that no host can run, or that the limit no longer allows.
+func TestClusterLimitIsNotKeptForJobsThatCannotRun(t *testing.T) {
 	as := newAllies(t, 1, 4, 100)
 	o := as.owners[0]
 	for range 6 {
@@ -128,7 +128,7 @@ func TestClusterLimitKeepsForNobodyInVain(t *testing.T) {
 	as.settle(time.Minute)
 	as.want(2)
 	if r := o.waits(t, 90); r.Word == job.ReasonQuota || r.Word == job.ReasonPriority {
-		t.Errorf("its only host is silent: %s", r)
+		t.Errorf("its only host is silent: %s, want another reason than the quota or the priority", r)
 	}
 	if r := o.waits(t, 80); r.Word != job.ReasonNoMatch || !strings.Contains(r.Detail, "at most 2 gpus in the cluster") {
 		t.Errorf(`the limit is below it: %s, want Word %v and Detail "at most 2 gpus in the cluster" in it`, r, job.ReasonNoMatch)
@@ -136,7 +136,7 @@ func TestClusterLimitKeepsForNobodyInVain(t *testing.T) {
 }
 
 // A user who holds more GPUs than the limit, because it was lowered, may start what asks for none.
-func TestClusterLimitOfOneQuantity(t *testing.T) {
+func TestUserOverTheLimitOfGPUsStartsTasksWithoutGPUs(t *testing.T) {
 	as := newAllies(t, 1, 4, 100)
 	o := as.owners[0]
 	as.submit(0, "amy", 4, 50)
@@ -150,8 +150,8 @@ func TestClusterLimitOfOneQuantity(t *testing.T) {
 	}
 }
 
-// Of a user's jobs that all are of other projects each gets its turn, however many there are.
-func TestClusterLimitOfManyShapes(t *testing.T) {
+// If each job of a user has another project, every job is considered, however many there are.
+func TestEveryShapeUnderTheClusterLimitIsConsidered(t *testing.T) {
 	as := newAllies(t, 1, 2, 100)
 	o := as.owners[0]
 	const shapes = 2000
@@ -169,8 +169,8 @@ func TestClusterLimitOfManyShapes(t *testing.T) {
 	}
 }
 
-// A daemon that tells of ever more groups is believed about a few, so that what it says adds up to no overflow.
-func TestToldIsBounded(t *testing.T) {
+// A daemon that reports more and more groups is believed about a few only, so that its figures cannot overflow a sum.
+func TestReportsOfOtherDaemonsAreBounded(t *testing.T) {
 	ts := newTold()
 	huge := contract.Held{Tasks: 1 << 60, CPUs: 1 << 60, Milli: 1 << 60, Memory: 1 << 60}
 	for g := range 1000 {

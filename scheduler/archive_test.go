@@ -17,8 +17,8 @@ import (
 	"github.com/musterhq/muster/scheduler/state/statetest"
 )
 
-// Every request about an archived job has the same answer as before it was archived.
-func TestArchivedJobsAnswer(t *testing.T) {
+// A request about an archived job gets the same answer as before the job was archived.
+func TestArchivedJobsAnswerAsBefore(t *testing.T) {
 	inHouse(t, nil, func(t *testing.T, h house) {
 		h.host.connect("here")
 		first := request("first")
@@ -53,13 +53,13 @@ func TestArchivedJobsAnswer(t *testing.T) {
 	})
 }
 
-// checkOld makes every request that there is about an archived job.
+// checkOld makes each kind of request about an archived job.
 func (h house) checkOld(t *testing.T, r SubmitRequest, id job.ID) {
 	t.Helper()
 	ctx := t.Context()
 	j, err := h.loop.Job(ctx, id)
 	if err != nil || j.ID != id || j.State() != job.Succeeded || j.Spec.Name != r.Spec.Name || j.Owner != "here" || j.Tasks[0].Ended.IsZero() {
-		t.Errorf("Job = %+v, %v", j, err)
+		t.Errorf("Job = %+v, %v, want the archived job as it was", j, err)
 	}
 	if again, err := h.loop.Submit(ctx, r); err != nil || again.ID != id {
 		t.Errorf("the same again is %s, %v; want %s", again.ID, err, id)
@@ -164,8 +164,8 @@ func add(t testing.TB, saved *Saved, j job.Job) {
 	}
 }
 
-// A core that begins with rows keeps an index entry of each final job, and the other jobs in memory.
-func TestArchiveRestored(t *testing.T) {
+// A core that starts from rows keeps an index entry for each final job, and the other jobs in memory.
+func TestRestartKeepsFinalJobsArchived(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Self, cfg.Group, cfg.Seed = "here", 7, 1
 	var saved Saved
@@ -194,7 +194,7 @@ func TestArchiveRestored(t *testing.T) {
 	for i, id := range want {
 		x, there := c.Find(id)
 		if !there || (x.Job != nil) != (i%100 == 1 || i%100 == 2) {
-			t.Fatalf("job %d is %+v, %v", i, x, there)
+			t.Fatalf("job %d is %+v, %v, want a job in memory only if it has not ended", i, x, there)
 		}
 	}
 	if !slices.IsSortedFunc(c.history.ended, func(a, b ending) int { return cmp.Compare(a.at, b.at) }) {
@@ -204,12 +204,12 @@ func TestArchiveRestored(t *testing.T) {
 		c.Step(c.now, Committed{job.Committed{Index: uint64(i + 1), Records: []job.Record{job.PurgeRecord{Job: id}}}})
 	}
 	if left := c.entries.table.Len(); left != 10 || len(c.entries.table.ArchivedStates())+len(c.history.ended) != 0 {
-		t.Errorf("after a purge of all %d are listed: %v", left, c.entries.table.ArchivedStates())
+		t.Errorf("after a purge of all %d are listed: %v, want 10, none of them archived", left, c.entries.table.ArchivedStates())
 	}
 }
 
-// A running task shows when its process began, also after a new session and a new life of the daemon.
-func TestStartedAtAfterAdoption(t *testing.T) {
+// A running task shows when its process began, even after a new session and a restart of the daemon.
+func TestStartTimeSurvivesAdoption(t *testing.T) {
 	s := newStory(t, 0)
 	for _, line := range []string{"lead", "worker n1", "submit a", "take n1 a", "wait 1m"} {
 		s.do(line)
@@ -230,7 +230,7 @@ func TestStartedAtAfterAdoption(t *testing.T) {
 }
 
 // Nothing keeps an archived job in memory.
-func TestArchivedJobsAreLetGo(t *testing.T) {
+func TestArchivedJobsLeaveMemory(t *testing.T) {
 	w := newStory(t, 0)
 	w.do("lead")
 	const n = 2000

@@ -8,7 +8,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Askers take turns, however many calls one of them makes, and each finds room.
+// Askers take turns, however many calls one of them makes, and each of them finds a slot.
 func TestAskersTakeTurns(t *testing.T) {
 	b := newMailbox()
 	said := ""
@@ -41,7 +41,7 @@ func TestAskersTakeTurns(t *testing.T) {
 	}
 }
 
-// While one asker has the loop look all the time, a job of another is accepted and runs soon.
+// While one asker keeps the loop busy with looks, a job of another asker is accepted and runs soon.
 func TestLooksOfOneAskerDelayNobody(t *testing.T) {
 	const looks, each = 400, 10 * time.Millisecond
 	inHouse(t, nil, func(t *testing.T, h house) {

@@ -1,6 +1,6 @@
 package scheduler
 
-// What waits is bounded, by user first.
+// The number and size of waiting jobs is bounded: for each user first.
 
 import (
 	"errors"
@@ -18,7 +18,7 @@ func newBacklog(t *testing.T, b Backlog) *filed {
 	return x
 }
 
-// ask submits a job and returns the error of the answer.
+// ask submits a job and returns the error in the answer.
 func (x *filed) ask(user string, operator bool, spec job.Spec) error {
 	x.tok++
 	return x.request(Submit{Token: x.tok, User: user, Operator: operator, Spec: spec})
@@ -60,7 +60,7 @@ func TestOneUsersBacklogIsBounded(t *testing.T) {
 		err := x.ask(user, false, heldSpec())
 		if !errors.Is(err, ErrBacklog) || !strings.Contains(err.Error(), fmt.Sprintf("user %s: %d jobs, and %d are the most", user, most, most)) ||
 			!strings.Contains(err.Error(), "pending_jobs") || strings.Contains(err.Error(), "\n") {
-			t.Errorf("one job too many of %s: %v", user, err)
+			t.Errorf("one job too many of %s: %v, want ErrBacklog that names the user, the bound and pending_jobs, in one line", user, err)
 		}
 	}
 	if err := x.ask("amy", true, heldSpec()); err != nil {
@@ -86,8 +86,8 @@ func TestOneUsersBacklogIsBounded(t *testing.T) {
 	}
 }
 
-// A job that runs or has ended counts no more.
-func TestBacklogCountsOnlyWhatWaits(t *testing.T) {
+// A job that runs or has ended no longer counts.
+func TestBacklogCountsWaitingJobsOnly(t *testing.T) {
 	x := newBacklog(t, Backlog{PerUser: Amount{Jobs: 8, Bytes: 1 << 20}, All: Amount{Jobs: 100, Bytes: 1 << 30}})
 	var ids []job.ID
 	for range 8 {
@@ -107,7 +107,7 @@ func TestBacklogCountsOnlyWhatWaits(t *testing.T) {
 	}
 }
 
-// An array and a job with long lists of nodes count as what they cost, and large job files by their bytes.
+// Arrays and jobs with long lists of nodes count by their cost, and large job files by their bytes.
 func TestBacklogCountsCosts(t *testing.T) {
 	x := newBacklog(t, Backlog{
 		PerUser: Amount{Jobs: 20, Bytes: 1 << 20}, Users: map[string]Amount{"amy": {Jobs: 80, Bytes: 1 << 20}}, All: Amount{Jobs: 200, Bytes: 1 << 30},
@@ -142,7 +142,8 @@ func TestBacklogCountsCosts(t *testing.T) {
 	}
 }
 
-// A user may have as much as is still free. So whoever begins finds room, however much others submit, and operators more.
+// A user may use as much as is still free. So a new user finds a place, however much others have submitted, and
+// operators find more.
 func TestBacklogIsShared(t *testing.T) {
 	x := newBacklog(t, Backlog{PerUser: Amount{Jobs: 100, Bytes: 1 << 30}, All: Amount{Jobs: 100, Bytes: 1 << 30}})
 	had := map[string]int{}
@@ -152,17 +153,17 @@ func TestBacklogIsShared(t *testing.T) {
 		}
 	}
 	if had["amy"] != 50 || had["bob"] != 25 || had["cat"] != 13 || had["dan"] != 6 {
-		t.Errorf("users have %v", had)
+		t.Errorf("users have %v, want amy 50, bob 25, cat 13 and dan 6", had)
 	}
 	for x.ask("amy", true, heldSpec()) == nil {
 		had["operator"]++
 	}
 	if n := x.core.entries.backlog.all.Jobs; n != 100 || had["operator"] == 0 {
-		t.Errorf("%d jobs wait", n)
+		t.Errorf("%d jobs wait, want 100, some of them of the operator", n)
 	}
 }
 
-// What waits is counted again after a restart, and submissions under way count too.
+// After a restart waiting jobs are counted again. Submissions on their way to the journal count too.
 func TestBacklogAfterRestart(t *testing.T) {
 	x := newBacklog(t, DefaultBacklog())
 	x.submit(largeSpec(1))
@@ -172,7 +173,7 @@ func TestBacklogAfterRestart(t *testing.T) {
 	saved.load(t, x.disk)
 	again := NewCore(x.core.cfg, saved, storyStart).entries.backlog
 	if again.all != before.all || again.of["amy"] != before.of["amy"] || before.all.Jobs != 2 || before.all.Bytes < 350_000 {
-		t.Errorf("counted %+v, before the restart %+v", again.of, before.of)
+		t.Errorf("counted %+v, before the restart %+v, want the same, 2 jobs and at least 350,000 bytes", again.of, before.of)
 	}
 	y := newBacklog(t, Backlog{PerUser: Amount{Jobs: 3, Bytes: 1 << 20}, All: Amount{Jobs: 100, Bytes: 1 << 20}})
 	var events []Event
@@ -182,7 +183,7 @@ func TestBacklogAfterRestart(t *testing.T) {
 	}
 	fx := y.core.Step(y.now, events...)
 	if len(fx.Propose) != 3 || len(fx.Reply) != 2 {
-		t.Fatalf("%d of 5 are proposed", len(fx.Propose))
+		t.Fatalf("%d of 5 are proposed, want 3, and 2 refused", len(fx.Propose))
 	}
 	y.core.Step(y.now, NotProposed{Records: fx.Propose})
 	if n := y.core.entries.backlog.all; n != (Amount{}) {
@@ -196,7 +197,7 @@ func (x *filed) commit(records ...job.Record) {
 	x.core.Step(x.now, Committed{job.Committed{Index: x.index, Epoch: job.Epoch{Term: 1}, Records: records}})
 }
 
-// act asks for acts on single tasks of a job until one is refused, and returns how many were not.
+// act performs acts on single tasks of a job until one is refused. It returns how many were accepted.
 func (x *filed) act(from, to int, e func(tok Token, tasks []job.Range) Event) int {
 	for i := from; i < to; i++ {
 		x.tok++
@@ -207,9 +208,9 @@ func (x *filed) act(from, to int, e func(tok Token, tasks []job.Range) Event) in
 	return to - from
 }
 
-// Whatever tasks of an array are cancelled or held, and with whatever reasons, it costs no more than at its submission. So
-// no cancel needs room that there is not.
-func TestActsOnArraysCostNothing(t *testing.T) {
+// Cancelling or holding any tasks of an array, for any reasons, costs no more than its submission. So no cancel is
+// refused for lack of a place in the backlog.
+func TestActsOnArraysCostNoMoreThanTheirSubmission(t *testing.T) {
 	for _, tasks := range []int{2, 10, 70, 300, 20_000} {
 		x := newBacklog(t, DefaultBacklog())
 		array := heldSpec()
@@ -220,7 +221,7 @@ func TestActsOnArraysCostNothing(t *testing.T) {
 		reason := func(i int) string { return fmt.Sprint(i, strings.Repeat("x", 2000)) }
 		n := x.act(0, min(tasks-1, 300), func(tok Token, list []job.Range) Event {
 			first := list[0].First
-			for i := first + 1000; i < tasks && len(list) < job.MaxRanges; i += 1000 { // as many ranges as there is room for
+			for i := first + 1000; i < tasks && len(list) < job.MaxRanges; i += 1000 { // as many ranges as one request may have
 				list = append(list, job.Range{First: i, Last: i})
 			}
 			return Cancel{Token: tok, Job: id, Tasks: list, Reason: reason(first)}
@@ -231,9 +232,9 @@ func TestActsOnArraysCostNothing(t *testing.T) {
 	}
 }
 
-// An array whose tasks have run costs what it holds. Then its user gets no room for more, except by cancels, and others get
-// as much as before.
-func TestBacklogCountsWhatHasRun(t *testing.T) {
+// An array whose tasks have run costs what it holds in memory. Then its user can only cancel, and others may submit as
+// much as before.
+func TestBacklogCountsTasksThatHaveRun(t *testing.T) {
 	x := newBacklog(t, Backlog{PerUser: Amount{Jobs: 40, Bytes: 1 << 20}, All: Amount{Jobs: 80, Bytes: 1 << 20}})
 	array := heldSpec()
 	array.Array = "0-3999"
@@ -245,7 +246,7 @@ func TestBacklogCountsWhatHasRun(t *testing.T) {
 		x.commit(job.HoldRecord{Job: id, Tasks: []job.Range{{First: i, Last: i}}, Release: true}, job.AssignRecord{Attempt: a, Node: "n"}, job.ResultRecord{Attempt: a, Exit: exit, At: x.now})
 	}
 	if held := int64(state.Memory(e.job) / memoryPerJob); e.costs.Jobs != held || held < 60 || x.core.entries.backlog.of["amy"].Jobs != held {
-		t.Fatalf("it costs %+v, and holds %d bytes", e.costs, state.Memory(e.job))
+		t.Fatalf("it costs %+v, and holds %d bytes, want the same, at least 60, and as much for the user", e.costs, state.Memory(e.job))
 	}
 	tasks := []job.Range{{First: 0, Last: 9}}
 	for what, refused := range map[string]Event{
@@ -253,7 +254,7 @@ func TestBacklogCountsWhatHasRun(t *testing.T) {
 		"a requeue":    Requeue{Token: 1002, Job: id, Tasks: tasks},
 	} {
 		if err := x.request(refused); !errors.Is(err, ErrBacklog) || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "40 are the most") {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: %v, want ErrBacklog in one line, with the bound of 40", what, err)
 		}
 	}
 	if err := x.ask("bob", false, heldSpec()); err != nil {

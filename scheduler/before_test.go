@@ -1,6 +1,6 @@
 package scheduler
 
-// Tasks that go before higher priorities because they have little left.
+// Tasks that go before higher priorities because little of them is left to run.
 
 import (
 	"strings"
@@ -20,10 +20,10 @@ func beforeStory(t *testing.T, order contract.OrderBy, most time.Duration) *stor
 	return s
 }
 
-// A task with a time limit that has waited for as long as it has left goes before higher priorities with the level of its
-// work, if there is a longest wait, and by no other order. It may be ended then, so it takes any host. A task without a limit,
-// and one with more left, stay where they are.
-func TestTaskGoesBeforeHigherPriorities(t *testing.T) {
+// A task with a time limit goes before higher priorities, with the level of its work, once it has waited for as long as
+// it has left to run. This needs a longest wait and holds for this order alone. As it may be preempted then, it takes
+// any host. A task without a limit, or with more left, keeps its place.
+func TestTaskWithLittleLeftGoesBeforeHigherPriorities(t *testing.T) {
 	for _, c := range []struct {
 		order  contract.OrderBy
 		most   time.Duration
@@ -45,13 +45,13 @@ func TestTaskGoesBeforeHigherPriorities(t *testing.T) {
 			if c.after == 0 {
 				s.do("wait 95h")
 				if before() {
-					t.Fatal("it goes before higher priorities")
+					t.Fatal("the task goes before higher priorities, want it to keep its place")
 				}
 				return
 			}
 			s.do("wait " + (c.after - time.Minute).String())
 			if before() {
-				t.Fatal("it goes before higher priorities too soon")
+				t.Fatal("the task goes before higher priorities too soon")
 			}
 			s.do("wait 2m")
 			m := s.offer([]string{"here", "a"})
@@ -70,8 +70,8 @@ func TestTaskGoesBeforeHigherPriorities(t *testing.T) {
 	}
 }
 
-// What a task has run counts for it, and all its waits do.
-func TestTaskGoesBeforeHigherPrioritiesAfterARun(t *testing.T) {
+// The time that a task has run counts for it, and so do all its waits.
+func TestPastRunsCountForGoingBeforeHigherPriorities(t *testing.T) {
 	s := newStory(t, 1)
 	s.cfg.Order, s.cfg.MaxWait = contract.ByRemaining, 1000*time.Hour
 	s.core = NewCore(s.cfg, Saved{}, s.now)
@@ -82,10 +82,10 @@ func TestTaskGoesBeforeHigherPrioritiesAfterARun(t *testing.T) {
 		s.do(line)
 	}
 	if s.offer([]string{"here", "a"}).Priority == job.MaxPriority {
-		t.Fatal("it goes before higher priorities with 10 h left, of which it has waited for less")
+		t.Fatal("the task goes before higher priorities, though it has 10 h left and has waited for less")
 	}
 	s.do("wait 20m")
 	if s.offer([]string{"here", "a"}).Priority != job.MaxPriority {
-		t.Fatal("it has waited for 10 h, as long as it has left")
+		t.Fatal("the task has waited for 10 h, which is as long as it has left, and does not go before higher priorities")
 	}
 }

@@ -25,7 +25,7 @@ type bench struct {
 	fails bool // the first attempt of each task fails
 	sent  []Outgoing
 	keep  bool      // keep the rows
-	rows  []job.Row // that were kept
+	rows  []job.Row // the rows that were kept
 	files []FileWanted
 }
 
@@ -45,7 +45,7 @@ func newBench(b testing.TB, workers, cpus int) *bench {
 	return x
 }
 
-// addHosts begins a session with each of n hosts.
+// addHosts opens a session with each of n hosts.
 func (x *bench) addHosts(n, cpus int) {
 	for i := range n {
 		p := job.Peer(fmt.Sprintf("w%d", i))
@@ -67,8 +67,7 @@ func (x *bench) step(events ...Event) {
 	}
 }
 
-// took keeps the messages of a step. A request that is refused is an error, because the benchmark would measure the
-// refusal.
+// took keeps the messages of a step. A refused request is an error, because the benchmark would measure the refusal.
 func (x *bench) took(fx Effects) {
 	x.sent = append(x.sent, fx.Send...)
 	x.files = append(x.files, fx.Files...)
@@ -82,7 +81,7 @@ func (x *bench) took(fx Effects) {
 	}
 }
 
-// serve answers the messages as a host whose tasks end at once.
+// serve answers the messages like a host whose tasks end at once.
 func (x *bench) serve() {
 	sent := x.sent
 	x.sent = nil
@@ -107,7 +106,7 @@ func (x *bench) serve() {
 	}
 }
 
-// run answers the messages as a host whose tasks run on.
+// run answers the messages like a host whose tasks run on.
 func (x *bench) run() {
 	for len(x.sent) > 0 {
 		sent := x.sent
@@ -131,7 +130,7 @@ func benchSpec(i int) job.Spec {
 	return s
 }
 
-// One job from its submission to its end, with no other jobs.
+// One job from its submission to its end, without other jobs.
 func BenchmarkJob(b *testing.B) {
 	x := newBench(b, 1, 32)
 	x.core.cfg.SaveEvery = 100 * time.Millisecond // as in the daemon
@@ -145,8 +144,8 @@ func BenchmarkJob(b *testing.B) {
 	b.ReportMetric(float64(x.ended)/float64(b.N), "ended/op")
 }
 
-// One job from its submission to its end on a full host, while 100,000 tasks wait: all with the same request, or each
-// with another.
+// One job from its submission to its end on a full host while 100,000 tasks wait: all with the same request, or each
+// with another one.
 func BenchmarkJobBehind100k(b *testing.B) {
 	for name, distinct := range map[string]bool{"alike": false, "distinct": true} {
 		b.Run(name, func(b *testing.B) {
@@ -177,7 +176,7 @@ func BenchmarkJobBehind100k(b *testing.B) {
 	}
 }
 
-// A burst that queues on a full cluster and drains through it.
+// A burst of jobs that queue on a full cluster and run one after the other.
 func BenchmarkBurst(b *testing.B) {
 	for b.Loop() {
 		x := newBench(b, 8, 4)
@@ -194,8 +193,8 @@ func BenchmarkBurst(b *testing.B) {
 	}
 }
 
-// big is a core that knows many hosts with 8 GPUs. Only the first roomy hosts have free GPUs: no two next to each other
-// have the same free CPUs and the same parts of their GPUs free.
+// big is a core that knows many hosts with 8 GPUs. Only the first roomy hosts have free GPUs. No two neighbours have
+// the same free CPUs and the same free parts of their GPUs.
 func big(b *testing.B, hosts, roomy int) *bench {
 	x := newBench(b, 0, 0)
 	for i := range hosts {
@@ -239,8 +238,8 @@ func (x *bench) toPlace(s job.Spec) *task {
 	return t
 }
 
-// One placement by each policy with 10,000 hosts that all have room: 64 of them are scored. Before, users asked for 100
-// kinds of tasks, of which some want a certain model or several GPUs.
+// One placement by each policy with 10,000 hosts that all have free capacity; 64 of them are scored. Before that, users
+// asked for 100 kinds of tasks, some of them for a certain model or several GPUs.
 func BenchmarkPlace10k(b *testing.B) {
 	x := big(b, 10_000, 10_000)
 	for i := range 100 {
@@ -276,7 +275,7 @@ func BenchmarkPlace10k(b *testing.B) {
 	b.Run("frag-share", func(b *testing.B) { place10k(b, share) })
 }
 
-// One placement with 10,000 hosts of which none has room.
+// One placement with 10,000 full hosts.
 func BenchmarkPlace10kFull(b *testing.B) {
 	x := big(b, 10_000, 0)
 	t := x.toPlace(twoGPUs())
@@ -287,9 +286,9 @@ func BenchmarkPlace10kFull(b *testing.B) {
 	}
 }
 
-// One step with 10,000 hosts and 1,000 different requests that wait: one host reports room for none of them, then no
-// room.
-func BenchmarkFreed10k(b *testing.B) {
+// One step with 10,000 hosts and 1,000 different waiting requests: one host reports capacity that suffices for none of
+// them, then no capacity.
+func BenchmarkHostReportsCapacity10k(b *testing.B) {
 	x := big(b, 10_000, 0)
 	for i := range 1000 {
 		s := benchSpec(i)
@@ -312,7 +311,7 @@ func BenchmarkFreed10k(b *testing.B) {
 	}
 }
 
-// site is a host of the full cluster: the tasks that it runs, and the offers that queue there.
+// site is a host of the full cluster: its running tasks and its queued offers.
 type site struct {
 	peer   job.Peer
 	free   int
@@ -396,7 +395,7 @@ func (f *full) finish(b *testing.B) {
 }
 
 // One job from its submission to its end in a cluster of 90 hosts that 4,000 other jobs keep full.
-func BenchmarkFull90(b *testing.B) {
+func BenchmarkJobInAFullCluster(b *testing.B) {
 	f := newFull(b, 90, 4)
 	f.core.cfg.SaveEvery = 100 * time.Millisecond // as in the daemon
 	submit := func(i int) {
@@ -422,8 +421,8 @@ func inUse() float64 {
 	return float64(m.HeapAlloc)
 }
 
-// BenchmarkMemory measures the memory of an owner: an array of a million tasks that wait, an array of 10,000 tasks that
-// run, and 20,000 jobs of one task that wait for a GPU.
+// BenchmarkMemory measures the memory of an owner with an array of a million waiting tasks, an array of 10,000 running
+// tasks, and 20,000 jobs of one task that wait for a GPU.
 func BenchmarkMemory(b *testing.B) {
 	array := func(x *bench, text string) {
 		s := benchSpec(0)

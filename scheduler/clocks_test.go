@@ -8,7 +8,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-func TestByOwnClock(t *testing.T) {
+func TestHostTimesAreConvertedToTheOwnersClock(t *testing.T) {
 	placed := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	now := placed.Add(10 * time.Minute)
 	at := func(d time.Duration) time.Time { return placed.Add(d) }
@@ -27,9 +27,9 @@ func TestByOwnClock(t *testing.T) {
 	}
 }
 
-// A host whose clock is an hour off: a task there starts after its submission and not after now, and runs for as long as the
-// host says.
-func TestHostWithAWrongClock(t *testing.T) {
+// The clock of a host is wrong by an hour. Its task starts after the submission and not after now, and runs for as long
+// as the host says.
+func TestHostWithAWrongClockStartsTasksInOrder(t *testing.T) {
 	for _, off := range []time.Duration{time.Hour, -time.Hour} {
 		x := newBench(t, 1, 8)
 		_, task := x.waits(t, func(*job.Spec) {})
@@ -38,7 +38,7 @@ func TestHostWithAWrongClock(t *testing.T) {
 		x.step(FromWorker{Peer: "w0", Msg: contract.Commit{Offer: o.ID, Attempt: o.Attempt, Group: 7, Session: 1}})
 		x.step(FromWorker{Peer: "w0", Msg: contract.Event{Attempt: o.Attempt, Group: 7, N: 1, State: job.Running, PID: 1, Began: x.now.Add(off)}})
 		if got := task().Started; got.Before(submitted) || got.After(x.now) {
-			t.Errorf("a clock %s off: started %s after the submission, %s before now", off, got.Sub(submitted), x.now.Sub(got))
+			t.Errorf("a clock %s off: started %s after the submission, %s before now, want between the submission and now", off, got.Sub(submitted), x.now.Sub(got))
 		}
 		began := x.now
 		x.now = x.now.Add(time.Minute)
@@ -48,7 +48,7 @@ func TestHostWithAWrongClock(t *testing.T) {
 		}})
 		got := task()
 		if ran := got.Ended.Sub(got.Started); ran != x.now.Sub(began).Truncate(time.Microsecond) && ran < time.Minute-time.Second || got.Started.Before(submitted) || got.Ended.After(x.now) {
-			t.Errorf("a clock %s off: ran for %s, started %s after the submission, ended %s before now", off, ran, got.Started.Sub(submitted), x.now.Sub(got.Ended))
+			t.Errorf("a clock %s off: ran for %s, started %s after the submission, ended %s before now, want the time that the host reports, between the submission and now", off, ran, got.Started.Sub(submitted), x.now.Sub(got.Ended))
 		}
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// A copy of this daemon has led its jobs, and the hosts know its epoch: they answer nothing that comes with the lower epoch
-// of this one. It leads again with a higher one. A host that goes on to name higher ones gains little.
-func TestEpochOfACopyIsPassed(t *testing.T) {
+// A copy of this daemon has led its jobs. The hosts know the epoch of the copy and ignore messages with the lower epoch
+// of this one. So this daemon leads again with a higher epoch. A host that names ever higher epochs achieves little.
+func TestOwnerLeadsAgainBeyondTheEpochOfItsCopy(t *testing.T) {
 	x := renewing(t, 1)
 	hears := func(m contract.Stale) Effects {
 		t.Helper()
@@ -37,12 +37,12 @@ func TestEpochOfACopyIsPassed(t *testing.T) {
 	}
 	m := contract.Stale{Group: x.core.cfg.Group, Owner: self, Epoch: of(9)}
 	if fx := hears(m); fx.Raise != m.Epoch || has(fx, CopyHasLed) != 1 || has(fx, NewerOwner) != 0 {
-		t.Fatalf("raise %s, notices %+v", fx.Raise, fx.Notices)
+		t.Fatalf("raise %s, notices %+v, want the epoch raised, one CopyHasLed and no NewerOwner", fx.Raise, fx.Notices)
 	}
 	x.core.Step(x.now, Deposed{Epoch: x.core.epoch})
 	x.core.Step(x.now, Committed{job.Committed{Index: x.core.Applied() + 1, Epoch: of(10), Lead: true}})
 	if fx := hears(m); fx.Raise != (job.Epoch{}) {
-		t.Error("a late Stale counts")
+		t.Error("a late Stale raises the epoch, want it ignored")
 	}
 	raised := 0
 	for range 24 * 60 {
@@ -52,6 +52,6 @@ func TestEpochOfACopyIsPassed(t *testing.T) {
 		}
 	}
 	if raised == 0 || raised > 11 {
-		t.Errorf("in a day %d epochs were taken because a host named one", raised)
+		t.Errorf("in a day %d epochs were taken because a host named one, want 1 to 11", raised)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// perish ends the host with all its tasks and its data directory. It sends no message.
+// perish ends the host with all its tasks and its data directory, without a message.
 func (m *model) perish() {
 	m.store += "+"
 	for a := range m.world.ghosts {
@@ -27,9 +27,9 @@ func (m *model) perish() {
 	m.reserved, m.queued = map[uint64]contract.Offer{}, nil
 }
 
-// If a host is declared dead, all its attempts are given up, and the request is answered when the journal has that. A
-// host that answers cannot be declared dead.
-func TestDeclareDead(t *testing.T) {
+// If a host is declared dead, all its attempts are written off. The request is answered once the journal has recorded
+// that. A host that answers cannot be declared dead.
+func TestDeclareDeadWritesOffAllAttempts(t *testing.T) {
 	inHouse(t, nil, func(t *testing.T, h house) {
 		h.host.runs = 24 * time.Hour
 		h.host.connect("n1")
@@ -86,9 +86,9 @@ func TestDeclareDead(t *testing.T) {
 	})
 }
 
-// A host that answers with a new data directory knows nothing of the tasks that it had. These can be declared dead, and only
-// these.
-func TestDeclareDeadOfAnEarlierStore(t *testing.T) {
+// A host that returns with a new data directory knows nothing of its earlier tasks. These can be declared dead, and
+// only these.
+func TestDeclareDeadWritesOffAttemptsOfAnEarlierStore(t *testing.T) {
 	inHouse(t, nil, func(t *testing.T, h house) {
 		h.host.runs = 24 * time.Hour
 		h.host.connect("n1")
@@ -123,8 +123,8 @@ func TestDeclareDeadOfAnEarlierStore(t *testing.T) {
 	})
 }
 
-// Requests that are repeated while the journal takes nothing do not pile up.
-func TestDeclareDeadIsBounded(t *testing.T) {
+// Repeated requests do not pile up while the journal commits nothing.
+func TestRepeatedDeclareDeadIsBounded(t *testing.T) {
 	s := newStory(t, DefaultConfig().KeepWhole)
 	for _, line := range []string{"lead", "worker n1", "submit a partition=hold", "take n1 a", "down n1", "journal slow"} {
 		s.do(line)

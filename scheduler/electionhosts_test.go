@@ -11,8 +11,9 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// An elected host that never says that it keeps something does not have the one before let go, and its end is no loss.
-func TestElectedHostAnswersLate(t *testing.T) {
+// An elected host never says that it keeps something. So the host before it is not released, and the end of the elected
+// one is no loss.
+func TestHostBeforeKeepsUntilTheElectedHostAnswers(t *testing.T) {
 	b := newBallot(t, 3, single)
 	b.says("g1", 55*time.Minute)
 	b.want("a start is known", "g1")
@@ -30,8 +31,9 @@ func TestElectedHostAnswersLate(t *testing.T) {
 	b.want("the last one that showed a start is gone", "g0")
 }
 
-// All three hosts show a start, and the elected ones go away one after the other: somebody keeps something at any time.
-func TestElectedHostsGoAway(t *testing.T) {
+// All three hosts report a start, and the elected ones disappear one after the other. At any time some host keeps
+// something.
+func TestSomeHostKeepsWhileElectedHostsDisappear(t *testing.T) {
 	b := newBallot(t, 3, single)
 	for i, p := range []job.Peer{"g0", "g1", "g2"} {
 		b.says(p, time.Duration(1+i)*time.Hour)
@@ -40,7 +42,7 @@ func TestElectedHostsGoAway(t *testing.T) {
 	b.step(SessionDown{Peer: "g0"})
 	delete(b.offers, "g0")
 	if k := b.keeping(); !k["g1"] {
-		t.Errorf("the second one is to keep something: %v", k)
+		t.Errorf("the hosts %v keep something, want the second one among them", k)
 	}
 	b.says("g1", 2*time.Hour)
 	b.settles()
@@ -50,9 +52,9 @@ func TestElectedHostsGoAway(t *testing.T) {
 	b.want("so does the third one", "g2")
 }
 
-// A host of an earlier version does not know that it need not keep anything, and never says that it keeps nothing. The others
-// are told to let go only once it has said something after it was elected.
-func TestElectionWithAnEarlierVersion(t *testing.T) {
+// A host of an earlier version does not know that it may stop keeping something, and never says that it keeps nothing.
+// The others are released only after it has sent a forecast since its election.
+func TestElectionAmongHostsOfAnEarlierVersion(t *testing.T) {
 	b := newBallot(t, 3, single)
 	old := func(start time.Duration) {
 		b.step(FromWorker{Peer: "g1", Msg: contract.Availability{Forecasts: []contract.Forecast{{Offer: b.offers["g1"], Start: start}}}})
@@ -71,8 +73,8 @@ func TestElectionWithAnEarlierVersion(t *testing.T) {
 	b.want("it has", "g1")
 }
 
-// What a member says that it keeps, for whomever, is only told to people: tasks are offered to it as before.
-func TestWhatIsSaidToBeKeptDecidesNothing(t *testing.T) {
+// What a host says that it keeps, and for whom, is only shown to people. Tasks are offered to it as before.
+func TestReportOfWhatAHostKeepsDoesNotChangeOffers(t *testing.T) {
 	x := newBench(t, 1, 8)
 	all := contract.Kept{Job: "0000000000-0000000000001", User: "eve", Priority: job.MaxPriority, CPUs: 8, Memory: benchMemory, For: contract.MaxForecast, Starts: true}
 	x.step(FromWorker{Peer: "w0", Msg: contract.Availability{Free: contract.Free{CPUs: 8, Memory: benchMemory}, Kept: []contract.Kept{all}}})
@@ -83,18 +85,18 @@ func TestWhatIsSaidToBeKeptDecidesNothing(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("it was not offered: %v", x.sent)
+	t.Errorf("it was not offered: %v, want an offer", x.sent)
 }
 
-// A host can say only of offers that were made to it when they start: others are not elected for it.
-func TestForecastsOfOffersToOthers(t *testing.T) {
+// A host can forecast only the offers that were made to it. For another offer it is not elected.
+func TestForecastOfAnotherHostsOfferElectsNobody(t *testing.T) {
 	b := newBallot(t, 3, single)
 	b.step(FromWorker{Peer: "g2", Msg: contract.Availability{Forecasts: []contract.Forecast{{Offer: b.offers["g0"], Start: time.Minute}, {Offer: 4711, Start: time.Minute}}}})
 	b.want("nothing is known", "g0", "g1", "g2")
 }
 
-// Ten thousand jobs wait, each with a need of its own. What hosts say of them costs as much as the offers that it is about.
-func TestElectionsOfVeryManyTasks(t *testing.T) {
+// Ten thousand jobs wait, each with another need. Forecasts cost as much as the offers that they are about.
+func TestElectionsOfManyTasksCostLittle(t *testing.T) {
 	x := newBench(t, 0, 0)
 	x.gangHosts(4, 8)
 	for p := range x.core.hosts.workers {
@@ -119,7 +121,7 @@ func TestElectionsOfVeryManyTasks(t *testing.T) {
 	for i := range rounds {
 		p := job.Peer(fmt.Sprintf("g%d", i%4))
 		var all []contract.Forecast
-		for k, id := range offers[p][:min(len(offers[p]), 16)] { // a host tells of so many
+		for k, id := range offers[p][:min(len(offers[p]), 16)] { // a host forecasts so many
 			all = append(all, contract.Forecast{Offer: id, Start: time.Hour + time.Duration((i*7+k*13)%60)*time.Minute})
 		}
 		x.step(FromWorker{Peer: p, Msg: contract.Availability{Forecasts: all}})

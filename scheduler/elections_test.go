@@ -1,6 +1,6 @@
 package scheduler
 
-// Elections: one host keeps what a waiting task needs, and the others are told that they need not.
+// Elections: one host keeps what a waiting task needs, and the others learn that they need not.
 
 import (
 	"maps"
@@ -13,7 +13,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// ballot is a task that queues at hosts without room, which say when it should start there.
+// ballot is a task that queues at full hosts, which forecast when it will start.
 type ballot struct {
 	*bench
 	t      *testing.T
@@ -21,7 +21,7 @@ type ballot struct {
 	offers map[job.Peer]uint64
 }
 
-// newBallot submits a job to so many hosts, which are all full.
+// newBallot submits a job that queues at so many hosts, all of them full.
 func newBallot(t *testing.T, hosts int, change func(*job.Spec)) *ballot {
 	x := newBench(t, 0, 0)
 	x.gangHosts(hosts, 8)
@@ -37,7 +37,7 @@ func newBallot(t *testing.T, hosts int, change func(*job.Spec)) *ballot {
 	return b
 }
 
-// collect takes the newest offer to each host.
+// collect records the newest offer to each host.
 func (b *ballot) collect() {
 	b.offers = map[job.Peer]uint64{}
 	for _, m := range b.sent {
@@ -47,14 +47,14 @@ func (b *ballot) collect() {
 	}
 }
 
-// says has a host say when the job starts there, and whether it keeps something for it: as it was told last.
+// says has a host forecast the start of the job, and whether it keeps something for it, as it was last told.
 func (b *ballot) says(p job.Peer, start time.Duration) {
 	b.step(FromWorker{Peer: p, Msg: contract.Availability{Forecasts: []contract.Forecast{
 		{Offer: b.offers[p], Start: start, Elsewhere: start > 0 && !b.keeping()[p]},
 	}}})
 }
 
-// keeping returns the hosts that keep something for the job, by what they were told last.
+// keeping returns the hosts that keep something for the job, by what they were last told.
 func (b *ballot) keeping() map[job.Peer]bool {
 	out := map[job.Peer]bool{}
 	for _, m := range b.sent {
@@ -80,16 +80,16 @@ func (b *ballot) want(what string, hosts ...job.Peer) {
 	}
 }
 
-// settles lets the time pass for which an election that has changed must last.
+// settles lets the time pass after which a changed election takes effect.
 func (b *ballot) settles() {
 	b.lasts(electionPatienceMost)
 }
 
 func single(*job.Spec) {}
 
-// The host that shows the earliest start keeps what the job needs, and no other. Another one is elected if it shows an
-// earlier start by more than a margin, and the first one may let go once that one has said that it keeps it.
-func TestTheEarliestHostIsElected(t *testing.T) {
+// The host with the earliest forecast keeps what the job needs, and no other. Another host is elected if its start is
+// earlier by more than a margin. The first one may release its booking once the new one has said that it keeps it.
+func TestHostWithTheEarliestStartIsElected(t *testing.T) {
 	b := newBallot(t, 3, single)
 	b.want("nothing is known", "g0", "g1", "g2")
 	b.says("g1", 40*time.Minute)
@@ -119,8 +119,8 @@ func TestTheEarliestHostIsElected(t *testing.T) {
 	b.want("nothing is known any more", "g0", "g1", "g2")
 }
 
-// An elected host is silent: its session ends. The others keep what the job needs again.
-func TestElectedHostIsSilent(t *testing.T) {
+// The session with an elected host ends. The others keep what the job needs again.
+func TestOtherHostsKeepAgainWhenTheElectedOneIsSilent(t *testing.T) {
 	b := newBallot(t, 3, single)
 	b.says("g1", 30*time.Minute)
 	b.want("a start is known", "g1")
@@ -132,8 +132,8 @@ func TestElectedHostIsSilent(t *testing.T) {
 	b.want("another shows a start", "g0")
 }
 
-// Forecasts that differ by less than what hosts tell do not have owners change their minds.
-func TestElectionsDoNotFlap(t *testing.T) {
+// Forecasts that differ by less than the margin do not change an election.
+func TestSmallDifferencesOfForecastsDoNotChangeAnElection(t *testing.T) {
 	b := newBallot(t, 3, single)
 	b.says("g0", time.Hour)
 	told := len(b.sent)
@@ -153,9 +153,9 @@ func TestElectionsDoNotFlap(t *testing.T) {
 	}
 }
 
-// Where the hosts that show a start change all the time, the others are told less and less often that they need not keep
+// The hosts with a forecast change all the time. Then the others are told less and less often that they need not keep
 // anything.
-func TestElectionsThatChangeAllTheTime(t *testing.T) {
+func TestElectionsThatChangeOftenPause(t *testing.T) {
 	b := newBallot(t, 3, single)
 	told := len(b.sent)
 	for i := range 120 {
@@ -177,18 +177,18 @@ func TestElectionsThatChangeAllTheTime(t *testing.T) {
 	}
 }
 
-// A host that says again and again that the job starts soon, which it does not, has the others keep nothing for as long as
-// it has said four times.
-func TestElectionInVain(t *testing.T) {
+// A host announces again and again an early start that never comes. The others keep nothing for about the time of four
+// such announcements.
+func TestHostThatForecastsFalselyKeepsOthersFromBookingForALimitedTime(t *testing.T) {
 	b := newBallot(t, 3, single)
 	alone, all := time.Duration(0), time.Duration(0)
 	for range 10 * 60 * 6 { // ten hours
 		b.now = b.now.Add(10 * time.Second)
-		for _, p := range []job.Peer{"g0", "g2"} { // that they live
+		for _, p := range []job.Peer{"g0", "g2"} { // they renew, so that they count as alive
 			b.step(FromWorker{Peer: p, Msg: contract.Availability{}})
 		}
 		b.says("g1", 10*time.Minute)
-		b.collect() // it may queue again
+		b.collect() // the job may queue again
 		if k := b.keeping(); k["g0"] && k["g2"] {
 			all += 10 * time.Second
 		} else {
@@ -200,8 +200,9 @@ func TestElectionInVain(t *testing.T) {
 	}
 }
 
-// A host that is late is judged by what it has said itself, whatever one before it had said. An honest one is booked again.
-func TestLateHostIsNotReliedOn(t *testing.T) {
+// A host that is late is judged by its own forecasts, whatever an earlier host forecast. An honest host is booked
+// again.
+func TestLateHostIsNotElectedAgain(t *testing.T) {
 	b := newBallot(t, 3, single)
 	starts := b.now.Add(10 * time.Hour)
 	b.says("g0", starts.Sub(b.now))
@@ -216,13 +217,13 @@ func TestLateHostIsNotReliedOn(t *testing.T) {
 	}
 	b.says("g0", starts.Sub(b.now))
 	if k := b.keeping(); !k["g0"] || k["g1"] {
-		t.Errorf("%v keep something", k)
+		t.Errorf("%v keep something, want g0 and not g1", k)
 	}
 }
 
-// Where a start is far off, hosts that show none go on keeping something: it may be sooner there. Those that show a later
-// one need not.
-func TestFarStart(t *testing.T) {
+// If the forecast start is far away, hosts without a forecast keep something, as the job may start sooner there. Hosts
+// with a later forecast need not.
+func TestHostsWithoutAForecastKeepWhileTheStartIsFar(t *testing.T) {
 	for _, far := range []time.Duration{2 * time.Hour, 30 * 24 * time.Hour, 10 * 365 * 24 * time.Hour} {
 		b := newBallot(t, 3, single)
 		b.says("g0", far+far/3)
@@ -242,8 +243,8 @@ func TestFarStart(t *testing.T) {
 	}
 }
 
-// A gang keeps something at as many hosts as it has members, those that show the earliest starts.
-func TestGangsKeepWhereTheyAreBooked(t *testing.T) {
+// A gang keeps something at as many hosts as it has members: those with the earliest forecasts.
+func TestGangIsBookedAtTheEarliestHosts(t *testing.T) {
 	b := newBallot(t, 4, func(s *job.Spec) { s.Nodes = 2 })
 	b.says("g0", 20*time.Minute)
 	b.want("one host shows a start", "g0", "g1", "g2", "g3")
@@ -259,9 +260,9 @@ func TestGangsKeepWhereTheyAreBooked(t *testing.T) {
 	}
 }
 
-// A gang that may queue at no more hosts, and hears of one that has room for a member, takes back an offer to a host that keeps
-// nothing.
-func TestGangsKeepTheirBookings(t *testing.T) {
+// A gang that has all its offers learns of a host with capacity for a member. It withdraws an offer to a host that
+// keeps nothing.
+func TestGangWithdrawsNoBookedOffer(t *testing.T) {
 	x := newBench(t, 0, 0)
 	x.gangHosts(5, 8)
 	for p := range x.core.hosts.workers {
@@ -289,19 +290,19 @@ func TestGangsKeepTheirBookings(t *testing.T) {
 		}
 	}
 	if released != 1 || len(booked) != 2 || !sameOffers(d.election.booked, booked) {
-		t.Errorf("%d offers were taken back; %d are elected, %d were", released, len(d.election.booked), len(booked))
+		t.Errorf("%d offers were taken back; %d are elected, %d were, want 1, and the same 2 elected", released, len(d.election.booked), len(booked))
 	}
 }
 
-// Where a task is booked it need not stand, so other tasks may at the hosts that keep nothing for it.
-func TestBookedTasksDoNotStand(t *testing.T) {
+// Once a task is booked at a host, the other hosts keep nothing for it and may keep something for other tasks.
+func TestBookedTaskLeavesOtherHostsToOtherTasks(t *testing.T) {
 	b := newBallot(t, 3, single)
 	if n := len(b.core.offers.kept); n != 3 {
 		t.Fatalf("it stands at %d hosts, want 3", n)
 	}
 	b.says("g1", time.Hour)
 	if kept := slices.Collect(maps.Keys(b.core.offers.kept)); len(kept) != 1 || kept[0].Peer != "g1" {
-		t.Errorf("it stands at %d hosts", len(kept))
+		t.Errorf("it stands at %d hosts, want g1 alone", len(kept))
 	}
 	b.lasts(standsEvery + time.Second)
 	b.want("it is booked", "g1")
@@ -311,8 +312,8 @@ func TestBookedTasksDoNotStand(t *testing.T) {
 	}
 }
 
-// What is free at a host that keeps nothing is for any task at once, as far as the owner knows.
-func TestWhatIsNotKeptIsForOthers(t *testing.T) {
+// As far as the owner knows, capacity at a host that keeps nothing is free for any task at once.
+func TestCapacityThatIsNotKeptIsOfferedAtOnce(t *testing.T) {
 	b := newBallot(t, 3, func(s *job.Spec) { s.Resources.CPUs, s.TimeLimit = 8, job.Duration(time.Hour) })
 	b.says("g1", time.Hour)
 	b.sent = nil
@@ -326,11 +327,11 @@ func TestWhatIsNotKeptIsForOthers(t *testing.T) {
 			return
 		}
 	}
-	t.Error("it was not offered")
+	t.Error("it was not offered, want an offer to g2")
 }
 
-// Owners whose users see only their own jobs do not have hosts name them.
-func TestPrivateOffers(t *testing.T) {
+// If users see only their own jobs, hosts are not to name the jobs of this owner.
+func TestOffersArePrivateWhereUsersSeeOnlyTheirOwnJobs(t *testing.T) {
 	for _, private := range []bool{true, false} {
 		x := newBench(t, 1, 8)
 		x.core.cfg.Private = private

@@ -1,6 +1,6 @@
 package scheduler
 
-// What hosts expect of queued offers becomes the estimated start of a job, and part of its reason.
+// The forecasts of hosts for queued offers become the estimated start of a job, and part of its reason.
 
 import (
 	"strings"
@@ -21,16 +21,16 @@ func (x *bench) queued(t *testing.T, change func(*job.Spec)) (func() job.Task, c
 			return task, o
 		}
 	}
-	t.Fatalf("no offer queues: %+v", x.sent)
+	t.Fatalf("no offer queues: %+v, want an offer with a wait", x.sent)
 	return nil, contract.Offer{}
 }
 
-func TestEstimates(t *testing.T) {
+func TestForecastBecomesTheEstimatedStart(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		forecast contract.Forecast
 		after    time.Duration
-		start    time.Duration // from now; negative: unknown
+		start    time.Duration // from now; negative: no forecast
 		text     string
 	}{
 		{"a start", contract.Forecast{Start: time.Hour}, time.Minute, 59 * time.Minute, "; starts within 59m0s on w0"},
@@ -55,20 +55,20 @@ func TestEstimates(t *testing.T) {
 			v, _ := x.core.Job(o.Attempt.Job)
 			got := task()
 			if c.start < 0 != v.Starts.IsZero() || c.start >= 0 && (v.Starts.Sub(x.now)-c.start).Abs() > time.Second {
-				t.Errorf("starts %v; now it is %v", v.Starts, x.now)
+				t.Errorf("starts %v; now it is %v, want the forecast, to a second", v.Starts, x.now)
 			}
 			if got.Reason.Word != job.ReasonResources || !strings.Contains(got.Reason.Detail, c.text) || c.text == "" && strings.Contains(got.Reason.Detail, ";") {
 				t.Errorf("reason %s, want %q", got.Reason, c.text)
 			}
 			if why, err := x.core.Why(o.Attempt.Job); err != nil || !why.Starts.Equal(v.Starts) {
-				t.Errorf("why: %v, %v", why.Starts, err)
+				t.Errorf("why: %v, %v, want the same start as in the view", why.Starts, err)
 			}
 		})
 	}
 }
 
-// A host can speak only of offers that queue there.
-func TestForecastOfAnotherHost(t *testing.T) {
+// A host can forecast only the offers that queue there.
+func TestForecastOfAnotherHostsOfferIsIgnored(t *testing.T) {
 	x := newBench(t, 2, 8)
 	x.step(FromWorker{Peer: "w1", Msg: contract.Availability{}})
 	task, o := x.queued(t, func(*job.Spec) {})
@@ -81,12 +81,12 @@ func TestForecastOfAnotherHost(t *testing.T) {
 	other := map[job.Peer]job.Peer{"w0": "w1", "w1": "w0"}[to]
 	x.step(FromWorker{Peer: other, Msg: contract.Availability{Forecasts: []contract.Forecast{{Offer: o.ID, Start: time.Hour}}}})
 	if v, _ := x.core.Job(o.Attempt.Job); !v.Starts.IsZero() || strings.Contains(task().Reason.Detail, "starts") {
-		t.Errorf("starts %v, by the word of %s about an offer to %s", v.Starts, other, to)
+		t.Errorf("starts %v, by the forecast of %s for an offer to %s, want no estimate", v.Starts, other, to)
 	}
 }
 
-// A gang starts when the last of its members gets a place: with the hosts that are expected first, not with the first.
-func TestEstimateOfAGang(t *testing.T) {
+// A gang starts when its last member gets a place: the estimate is the latest of the earliest forecasts that suffice.
+func TestGangStartsWithItsLastMember(t *testing.T) {
 	x := newBench(t, 0, 0)
 	x.gangHosts(3, 8)
 	for _, p := range []job.Peer{"g0", "g1", "g2"} {
@@ -100,14 +100,14 @@ func TestEstimateOfAGang(t *testing.T) {
 		}
 	}
 	if len(offers) != 3 {
-		t.Fatalf("offers %+v", x.sent)
+		t.Fatalf("offers %+v, want 3", x.sent)
 	}
 	says := func(p job.Peer, start time.Duration) {
 		x.step(FromWorker{Peer: p, Msg: contract.Availability{Forecasts: []contract.Forecast{{Offer: offers[p], Start: start}}}})
 	}
 	says("g0", time.Hour)
 	if v, _ := x.core.Job(id); !v.Starts.IsZero() {
-		t.Errorf("starts %v, and only one of two hosts expects that", v.Starts)
+		t.Errorf("starts %v with a forecast of one of two hosts, want no estimate", v.Starts)
 	}
 	says("g1", 3*time.Hour)
 	says("g2", 2*time.Hour)

@@ -1,6 +1,6 @@
 package scheduler
 
-// Large job files are on disk while their jobs wait, and are read when a task starts.
+// Large job files are on disk while their jobs wait. They are read when a task starts.
 
 import (
 	"errors"
@@ -58,7 +58,7 @@ func (x *filed) release(id job.ID) {
 	x.step(Hold{Token: x.tok, Job: id, Release: true})
 }
 
-// answer has hosts commit to all offers, and returns the Starts.
+// answer has hosts commit to all offers, and returns the Start messages.
 func (x *filed) answer() (starts []contract.Start) {
 	for len(x.sent) > 0 {
 		sent := x.sent
@@ -76,7 +76,7 @@ func (x *filed) answer() (starts []contract.Start) {
 	return starts
 }
 
-// read reads all wanted files, and returns the Starts that follow.
+// read completes the reads of all wanted files, and returns the Start messages that follow.
 func (x *filed) read(err error) (starts []contract.Start) {
 	for len(x.files) > 0 {
 		f := x.files[0]
@@ -97,11 +97,11 @@ func (x *filed) check(t *testing.T, s contract.Start) {
 	t.Helper()
 	want, err := x.specs[s.Attempt.Job].TaskFile()
 	if err != nil || s.File.Digest() != want.Digest() {
-		t.Errorf("%s started with another job file (%v)", s.Attempt, err)
+		t.Errorf("%s started with another job file than the submitted one (%v)", s.Attempt, err)
 	}
 }
 
-func TestWaitingJobStartsWithItsFile(t *testing.T) {
+func TestWaitingJobIsReadFromDiskToStart(t *testing.T) {
 	x := newFiled(t)
 	id := x.submit(largeSpec(1))
 	e := x.core.entries.byID[id]
@@ -126,7 +126,7 @@ func TestWaitingJobStartsWithItsFile(t *testing.T) {
 }
 
 // The file of a job that starts at once is not read from disk.
-func TestNewJobStartsWithoutItsRow(t *testing.T) {
+func TestNewJobStartsWithoutARead(t *testing.T) {
 	x := newFiled(t)
 	x.tok++
 	x.step(Submit{Token: x.tok, User: "amy", Spec: largeSpec(1)})
@@ -178,8 +178,8 @@ func TestGangWaitsForItsFile(t *testing.T) {
 	}
 }
 
-// A file that is lost ends its job, with the reason, and no other.
-func TestDamagedFileEndsItsJobAlone(t *testing.T) {
+// A lost or damaged file ends its job with the reason, and no other job.
+func TestDamagedFileEndsOnlyItsJob(t *testing.T) {
 	for name, spoil := range map[string]func([]byte) []byte{
 		"missing": func([]byte) []byte { return nil },
 		"changed": func(text []byte) []byte { return append([]byte("x"), text...) },
@@ -205,8 +205,8 @@ func TestDamagedFileEndsItsJobAlone(t *testing.T) {
 	}
 }
 
-// A disk that does not answer for a while costs time, not the job.
-func TestFileIsReadAgain(t *testing.T) {
+// A disk that fails for a while delays the job and does not end it.
+func TestFailedReadOfAFileIsRepeated(t *testing.T) {
 	x := newFiled(t)
 	id := x.submit(largeSpec(1))
 	x.release(id)
@@ -227,7 +227,7 @@ func TestFileIsReadAgain(t *testing.T) {
 	x.check(t, starts[0])
 }
 
-// However many large jobs start, few of their files are in memory, and fewer are read at a time.
+// However many large jobs start, few of their files are in memory, and even fewer are read at once.
 func TestFilesInMemoryAreBounded(t *testing.T) {
 	x := &filed{bench: newBench(t, 200, 4), disk: statetest.Disk{}, specs: map[job.ID]job.Spec{}}
 	x.keep = true
@@ -252,7 +252,7 @@ func TestFilesInMemoryAreBounded(t *testing.T) {
 		starts += len(x.answer())
 	}
 	if starts != 2*len(ids) || fs.bytes == 0 || fs.reading != 0 || fs.reads != 0 {
-		t.Errorf("%d starts; %d bytes in memory, %d being read", starts, fs.bytes, fs.reading)
+		t.Errorf("%d starts; %d bytes in memory, %d being read, want two of each job, none being read", starts, fs.bytes, fs.reading)
 	}
 	for _, e := range x.core.entries.byID {
 		if e.job.File.Text() != nil {
@@ -261,8 +261,8 @@ func TestFilesInMemoryAreBounded(t *testing.T) {
 	}
 }
 
-// After a restart a job starts with its file from disk, from rows of this version and of the one before.
-func TestRestartReadsNoFiles(t *testing.T) {
+// After a restart a job starts with its file from disk, with rows of this version and of the version before.
+func TestJobStartsWithItsFileAfterARestart(t *testing.T) {
 	x := newFiled(t)
 	id := x.submit(largeSpec(1))
 	old := statetest.RowsOf(job.Job{ID: job.NewID(7, 99), User: "amy", Spec: largeSpec(2), Submitted: storyStart, Tasks: []job.Task{{State: job.Held}}})
@@ -271,7 +271,7 @@ func TestRestartReadsNoFiles(t *testing.T) {
 	saved := Saved{Applied: x.index}
 	saved.load(t, x.disk)
 	if len(saved.Moved(false)) > 0 {
-		t.Error("few bytes are moved alone")
+		t.Error("small rows are moved to rows of their own")
 	}
 	x.disk.Save(saved.Moved(true), nil)
 	cfg := x.core.cfg
@@ -296,19 +296,19 @@ func TestRestartReadsNoFiles(t *testing.T) {
 	}
 }
 
-// A large job file is compared by its digest with that of an earlier submission with the same key.
-func TestKeyOfLargeJob(t *testing.T) {
+// A large job file is compared by digest with that of an earlier submission with the same key.
+func TestSameKeyOfALargeJobIsComparedByDigest(t *testing.T) {
 	x := newFiled(t)
 	first := x.submitKey(largeSpec(1))
 	if id := x.submitKey(largeSpec(1)); id != first || id == "" {
-		t.Errorf("the same job was submitted again as %s", id)
+		t.Errorf("the same job was submitted again as %s, want the id of the first submission", id)
 	}
 	if id := x.submitKey(largeSpec(2)); id != "" {
 		t.Errorf("another job has the same key: %s, want none", id)
 	}
 }
 
-// submitKey submits with a key, and returns the ID in the answer; empty if it is refused.
+// submitKey submits with a key, and returns the id in the answer, or none if the submission is refused.
 func (x *filed) submitKey(spec job.Spec) (id job.ID) {
 	spec.Hold = true
 	x.tok++

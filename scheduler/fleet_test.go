@@ -1,6 +1,6 @@
 package scheduler
 
-// Many hosts: nothing that the scheduler knows of them grows without bound, and no host gets offers without a pause.
+// Many hosts: what the scheduler knows of them is bounded, and no host gets offers without a pause.
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 	"github.com/musterhq/muster/scheduler/fleet"
 )
 
-// declineAll declines every offer with this reason until there are no more. It returns how many there were.
+// declineAll declines every offer for this reason until there are no more. It returns their number.
 func (x *bench) declineAll(word string) (offers int) {
 	for len(x.sent) > 0 {
 		sent := x.sent
@@ -29,7 +29,7 @@ func (x *bench) declineAll(word string) (offers int) {
 	return offers
 }
 
-// pass lets time go by and does every step that is due. Every offer is declined.
+// pass lets time pass and performs every step that is due. Every offer is declined.
 func (x *bench) pass(d time.Duration, word string) (offers int) {
 	for end := x.now.Add(d); x.now.Before(end); {
 		offers += x.declineAll(word)
@@ -45,7 +45,7 @@ func (x *bench) pass(d time.Duration, word string) (offers int) {
 
 // A task that every host refuses is offered to each host once, and again after a growing pause. In earlier versions 17
 // hosts got offers without any pause.
-func TestRefusedEverywhere(t *testing.T) {
+func TestTaskThatAllHostsRefuseIsOfferedLessAndLessOften(t *testing.T) {
 	for _, hosts := range []int{16, 17, 100} {
 		for _, word := range []string{job.ReasonQuota, "Admission"} {
 			t.Run(fmt.Sprint(hosts, word), func(t *testing.T) {
@@ -63,8 +63,8 @@ func TestRefusedEverywhere(t *testing.T) {
 	}
 }
 
-// A host that reports room and declines for lack of room gets the next offers only after a pause.
-func TestHostThatHasNoRoomAfterAll(t *testing.T) {
+// A host that reports free capacity and declines for lack of it gets the next offers only after a pause.
+func TestHostThatDeclinesDespiteItsReportPauses(t *testing.T) {
 	x := newBench(t, 1, 32)
 	x.step(Submit{Token: 1, User: "amy", Spec: benchSpec(0)})
 	offers := 0
@@ -84,9 +84,9 @@ func TestHostThatHasNoRoomAfterAll(t *testing.T) {
 	}
 }
 
-// A host that lets nothing queue, for instance because its disk is full, gets an offer again after its pause, also if
-// it sends nothing meanwhile.
-func TestHostThatRefusedIsAskedAgain(t *testing.T) {
+// A host that lets nothing queue, for instance because its disk is full, gets an offer again after its pause, even if
+// it sends nothing in the meantime.
+func TestSilentHostIsOfferedAgainAfterItsPause(t *testing.T) {
 	x := newBench(t, 1, 1)
 	x.step(FromWorker{Peer: "w0", Msg: contract.Availability{}})
 	for i := range fleet.MaxQueued {
@@ -112,9 +112,9 @@ func TestHostThatRefusedIsAskedAgain(t *testing.T) {
 	t.Errorf("nothing was offered for %s", 2*retryMost)
 }
 
-// 20,000 tasks of a user who is over the quota cost one offer each time that the user holds less, and a few bytes for
+// 20,000 tasks of a user over the quota cost one offer for each time that the user's use falls, and a few bytes for
 // each host.
-func TestQuotaOfManyTasks(t *testing.T) {
+func TestManyTasksOverAQuotaCostFewOffers(t *testing.T) {
 	x := newBench(t, 15, 32)
 	for i := range 20_000 {
 		s := benchSpec(i % 50)
@@ -149,8 +149,8 @@ func TestQuotaOfManyTasks(t *testing.T) {
 	}
 }
 
-// With many jobs and many hosts no host is offered more at once than it has free, and every host is used.
-func TestBurstDoesNotOverOffer(t *testing.T) {
+// With many jobs and many hosts, no host is offered more than it has free, and every host is used.
+func TestBurstOffersNoMoreThanIsFree(t *testing.T) {
 	s := newStory(t, 0)
 	s.do("lead")
 	for i := range 200 {
@@ -179,9 +179,9 @@ func TestBurstDoesNotOverOffer(t *testing.T) {
 	}
 }
 
-// When there are as many sessions as may be, a host that a search has found takes the place of the least useful one. So
-// a job that only that host can run is accepted.
-func TestSessionsAreGivenUp(t *testing.T) {
+// When the number of sessions is at its bound, a host found by a search replaces the least useful session. So a job
+// that only this host can run is accepted.
+func TestLeastUsefulSessionsAreClosed(t *testing.T) {
 	x := newBench(t, 0, 0)
 	var peers []job.Peer
 	meet := func(p job.Peer, cpus int) {
@@ -222,7 +222,7 @@ func TestSessionsAreGivenUp(t *testing.T) {
 	if len(fx.Propose) != 1 {
 		t.Fatalf("the job was not accepted: %+v, want 1 Propose", fx)
 	}
-	// All other sessions are given up when they were not used for an hour.
+	// All other sessions are closed when they were not used for an hour.
 	x.now = x.now.Add(idleFor)
 	gone := map[job.Peer]bool{}
 	for range 120 {
@@ -236,12 +236,12 @@ func TestSessionsAreGivenUp(t *testing.T) {
 	}
 }
 
-// If the wall clock is set back by an hour while jobs wait, their order stays and no age is negative.
-func TestWallClockSetBack(t *testing.T) {
+// The wall clock is set back by an hour while jobs wait. Their order stays, and no age is negative.
+func TestWallClockSetBackKeepsTheOrderOfJobs(t *testing.T) {
 	x := newBench(t, 1, 1)
 	cfg := x.core.cfg
 	var saved Saved
-	for i, at := range []time.Duration{-2 * time.Hour, -time.Hour, time.Hour} { // the last one by a clock that was ahead
+	for i, at := range []time.Duration{-2 * time.Hour, -time.Hour, time.Hour} { // the last by a clock that was ahead
 		add(t, &saved, job.Job{ID: job.NewID(cfg.Group, uint64(i+1)), Spec: benchSpec(0), Submitted: storyStart.Add(at), Tasks: []job.Task{{State: job.Pending}}})
 	}
 	if err := saved.End(); err != nil {
@@ -257,7 +257,7 @@ func TestWallClockSetBack(t *testing.T) {
 	for _, o := range fx.Send {
 		if m, ok := o.Msg.(contract.Offer); ok {
 			if m.Age < 0 || m.Age >= last {
-				t.Errorf("%s is offered with an age of %s after one of %s", m.Attempt, m.Age, last)
+				t.Errorf("%s is offered with an age of %s after one with %s, want a smaller one of at least 0", m.Attempt, m.Age, last)
 			}
 			last = m.Age
 		}
@@ -267,9 +267,9 @@ func TestWallClockSetBack(t *testing.T) {
 	}
 }
 
-// A job whose end is years ahead, because the clock was set back since, is kept as long as any other job and does not
-// keep other jobs from being purged.
-func TestPurgeAfterClockWasAhead(t *testing.T) {
+// A job ended years ahead, by a clock that was set back since. It is kept as long as any other job, and does not delay
+// the purge of other jobs.
+func TestPurgeAfterTheClockWasSetBack(t *testing.T) {
 	cfg := newBench(t, 0, 0).core.cfg
 	var saved Saved
 	for i, at := range []time.Duration{-8 * 24 * time.Hour, 365 * 24 * time.Hour, 700 * 24 * time.Hour} {
@@ -303,7 +303,7 @@ func TestPurgeAfterClockWasAhead(t *testing.T) {
 }
 
 // The clock of a host does not decide how long its jobs are kept.
-func TestPurgeByOwnersClock(t *testing.T) {
+func TestPurgeGoesByTheOwnersClock(t *testing.T) {
 	x := newBench(t, 1, 4)
 	x.step(Submit{Token: 1, Spec: benchSpec(0)})
 	x.sentOffer(t, func(m contract.Offer) {
@@ -317,13 +317,13 @@ func TestPurgeByOwnersClock(t *testing.T) {
 		x.now = x.now.Add(time.Hour)
 		for _, r := range x.core.Step(x.now).Propose {
 			if _, ok := r.(job.PurgeRecord); ok {
-				t.Fatalf("purged %s after its end", x.now.Sub(storyStart))
+				t.Fatalf("purged %s after the submission, want it kept", x.now.Sub(storyStart))
 			}
 		}
 	}
 }
 
-// sentOffer calls do with the first offer that was sent.
+// sentOffer calls do with the first sent offer.
 func (x *bench) sentOffer(t *testing.T, do func(contract.Offer)) {
 	t.Helper()
 	sent := x.sent

@@ -1,6 +1,6 @@
 package scheduler
 
-// Gangs: what one costs, and hosts that lie.
+// Gangs: their cost, and hosts that lie to them.
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// gangHosts begins sessions with n hosts at addresses of their own.
+// gangHosts opens sessions with n hosts that have addresses of their own.
 func (x *bench) gangHosts(n, cpus int) {
 	for i := range n {
 		p := job.Peer(fmt.Sprintf("g%d", i))
@@ -41,7 +41,7 @@ func gangSpec(nodes int) job.Spec {
 	return s
 }
 
-// serveGangs answers all messages as honest hosts whose tasks end at once. It returns how many were started.
+// serveGangs answers all messages like honest hosts whose tasks end at once. It returns how many tasks were started.
 func (x *bench) serveGangs() (started int) {
 	for len(x.sent) > 0 {
 		sent := x.sent
@@ -81,7 +81,7 @@ func BenchmarkGang(b *testing.B) {
 	}
 }
 
-// gangOf returns the dispatch of the gang that was submitted, or nil.
+// gangOf returns the dispatch of a submitted gang, or nil.
 func (x *bench) gangOf(id job.ID) *dispatch {
 	e := x.core.entries.byID[id]
 	if i, there := e.find(0); there {
@@ -96,7 +96,7 @@ func (x *bench) submitGang(t *testing.T, nodes int) (id job.ID) {
 	before := len(x.core.entries.byID)
 	x.step(Submit{Token: 1, Spec: gangSpec(nodes)})
 	if len(x.core.entries.byID) != before+1 {
-		t.Fatal("the gang was not accepted")
+		t.Fatal("the gang was not accepted, want one job more")
 	}
 	for i, e := range x.core.entries.byID {
 		if e.job.Gang() == nodes {
@@ -106,8 +106,9 @@ func (x *bench) submitGang(t *testing.T, nodes int) (id job.ID) {
 	return id
 }
 
-// A host that commits or declines as it should not gets no Start, and does not keep the gang from the honest hosts.
-func TestHostsThatLieToGangs(t *testing.T) {
+// A host that commits or declines against the rules gets no Start, and does not keep the gang from starting on the
+// honest hosts.
+func TestHostThatLiesDoesNotStopAGang(t *testing.T) {
 	for name, lie := range map[string]func(m contract.Offer) []contract.ToScheduler{
 		"commits twice": func(m contract.Offer) []contract.ToScheduler {
 			return []contract.ToScheduler{commitTo("g0", m), commitTo("g0", m)}
@@ -172,7 +173,7 @@ func TestHostsThatLieToGangs(t *testing.T) {
 				if len(x.sent) == 0 {
 					wake := x.core.Wake()
 					if wake.IsZero() {
-						t.Fatal("the core waits for nothing")
+						t.Fatal("the core has no timer, want one")
 					}
 					if wake.After(x.now) {
 						x.now = wake
@@ -182,13 +183,13 @@ func TestHostsThatLieToGangs(t *testing.T) {
 			}
 			honest := name == "commits twice"
 			if len(starts) != 2 || starts["g0"] > 0 != honest {
-				t.Errorf("started: %v, with %d offers to the host", starts, offers)
+				t.Errorf("started: %v, with %d offers to the host, want 2 starts, and one at the host only if it is honest", starts, offers)
 			}
 			if offers > 12 {
 				t.Errorf("the host got %d offers, want at most 12", offers)
 			}
 			if d := x.gangOf(id); d != nil {
-				t.Errorf("the gang gathers on: %v", d.gangReason())
+				t.Errorf("the gang still gathers: %v", d.gangReason())
 			}
 			if n := len(x.core.offers.byID) + len(x.core.offers.due); n > 0 {
 				t.Errorf("%d offers are left, want 0", n)
@@ -197,8 +198,8 @@ func TestHostsThatLieToGangs(t *testing.T) {
 	}
 }
 
-// Gangs that wait have one task in memory each, whatever their size, and nothing is left of those that have ended.
-func TestGangsThatWaitAreSmall(t *testing.T) {
+// A waiting gang has one task in memory, whatever its size. A gang that has ended leaves nothing.
+func TestWaitingGangHasOneTaskInMemory(t *testing.T) {
 	x := newBench(t, 0, 0)
 	x.gangHosts(64, 1)
 	for range 100 {
@@ -224,7 +225,7 @@ func TestGangsThatWaitAreSmall(t *testing.T) {
 	}
 	for _, e := range x.core.entries.byID {
 		if len(e.tasks) > 0 || e.active != 0 || e.shown != (job.Counts{}) || !e.job.Ended() {
-			t.Errorf("%d tasks, %d active, shown %v, ended %v", len(e.tasks), e.active, e.shown, e.job.Ended())
+			t.Errorf("%d tasks, %d active, shown %v, ended %v, want none, none and none, and a job that has ended", len(e.tasks), e.active, e.shown, e.job.Ended())
 		}
 	}
 	if len(x.core.assigned.byNode) > 0 || len(x.core.offers.byID) > 0 {
@@ -232,9 +233,9 @@ func TestGangsThatWaitAreSmall(t *testing.T) {
 	}
 }
 
-// A host takes its place back in the very step in which the record of the gang is committed. The gang is taken back
-// whole, with one record, and starts then.
-func TestGangLosesAPlaceWithItsRecord(t *testing.T) {
+// A host withdraws its commitment in the very step in which the record of the gang is committed. The whole gang is
+// unassigned with one record, and starts later.
+func TestGangIsUnassignedAsAWhole(t *testing.T) {
 	x := newBench(t, 0, 0)
 	x.gangHosts(2, 1)
 	x.sent = nil
@@ -261,7 +262,7 @@ func TestGangLosesAPlaceWithItsRecord(t *testing.T) {
 		t.Fatalf("proposes %+v, want 1 of them", fx.Propose)
 	}
 	if r, ok := fx.Propose[0].(job.UnassignGangRecord); !ok || r.Attempt.Job != id {
-		t.Fatalf("proposes %+v", fx.Propose[0])
+		t.Fatalf("proposes %+v, want an UnassignGangRecord of the job", fx.Propose[0])
 	}
 	x.index++
 	x.sent = nil
@@ -271,8 +272,8 @@ func TestGangLosesAPlaceWithItsRecord(t *testing.T) {
 	}
 }
 
-// Hosts order the gangs of an owner as it does itself, also those that it accepts in one step and the elements of arrays.
-func TestOneOrderOfGangs(t *testing.T) {
+// Hosts order the gangs of an owner like the owner itself, including gangs accepted in one step and elements of arrays.
+func TestHostsOrderGangsLikeTheirOwner(t *testing.T) {
 	x := newBench(t, 0, 0)
 	x.gangHosts(2, 32)
 	x.sent = nil
@@ -295,7 +296,7 @@ func TestOneOrderOfGangs(t *testing.T) {
 			}
 			before, seen := all[m.Attempt.Job]
 			if seen && before.Order != m.Order {
-				t.Errorf("%s has the order %d, and %s %d", before.Attempt, before.Order, m.Attempt, m.Order)
+				t.Errorf("%s has the order %d, and %s %d, want the same", before.Attempt, before.Order, m.Attempt, m.Order)
 			}
 			if !seen {
 				ids = append(ids, m.Attempt.Job)
@@ -311,7 +312,7 @@ func TestOneOrderOfGangs(t *testing.T) {
 	slices.SortFunc(ids, func(a, b job.ID) int { return born(a).Compare(born(b)) })
 	for i, id := range ids[1:] {
 		if a, b := all[ids[i]], all[id]; a.Order >= b.Order {
-			t.Errorf("%s is older than %s, and hosts order them by %d and %d", a.Attempt.Job, b.Attempt.Job, a.Order, b.Order)
+			t.Errorf("%s is older than %s, but their orders are %d and %d", a.Attempt.Job, b.Attempt.Job, a.Order, b.Order)
 		}
 	}
 }

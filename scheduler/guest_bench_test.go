@@ -1,6 +1,6 @@
 package scheduler
 
-// What the largest messages of a host cost the scheduler.
+// The cost of the largest messages of a host to the scheduler.
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// benchGuest is a host with the most GPUs that a message may name, of several models.
+// benchGuest is a host with the most GPUs that a message may hold, of several models.
 func benchGuest(classes int) (contract.Profile, contract.Free) {
 	p := contract.Profile{Peer: "guest", Name: "guest", Store: "s", CPUs: 256, Memory: 1 << 40, Worker: true, Drivers: []string{contract.DriverExec}}
 	f := contract.Free{CPUs: 64, Memory: 1 << 40}
@@ -59,7 +59,7 @@ func BenchmarkGuestWithManyGPUs(b *testing.B) {
 	}
 }
 
-// waitAtGuest submits jobs that the guest could run, if less of it were in use, each with a need of its own.
+// waitAtGuest submits jobs that the guest could run if less of it were in use. Each has another need.
 func waitAtGuest(b *testing.B, c *Core, now time.Time, n int) {
 	index := uint64(1)
 	for i := range n {

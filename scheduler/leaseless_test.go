@@ -9,8 +9,8 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 )
 
-// leaselessHost is a core with a full host, at which so many tasks queue. The host has no lease: its requests for renewal
-// are answered, but the answers do not count there.
+// leaselessHost is a core with a full host at which so many tasks queue. The host has no lease: its renewals are
+// answered, but the answers are not valid there.
 func leaselessHost(t *testing.T, queued int) (x *bench, offers []contract.Offer) {
 	x = newBench(t, 0, 0)
 	x.step(SessionUp{Peer: "w0"}, FromWorker{Peer: "w0", Msg: contract.Hello{
@@ -34,9 +34,9 @@ func leaselessHost(t *testing.T, queued int) (x *bench, offers []contract.Offer)
 	return x, offers
 }
 
-// The answer to a renewal crosses the Commits of many offers, and does not count at the host. Each of their tasks is offered there
-// once more, and then again when the next renewal is answered: not with each Commit that comes later.
-func TestCommitsWithoutLeaseAreOfferedOnceMore(t *testing.T) {
+// The answer to a renewal crosses the Commits of many offers, and is not valid at the host. Each of these tasks is
+// offered there once more, and again after the answer to the next renewal, but not with each later Commit.
+func TestCommitWithoutALeaseIsOfferedOnceMore(t *testing.T) {
 	const queued = 8
 	x, old := leaselessHost(t, queued)
 	x.step(FromWorker{Peer: "w0", Msg: contract.Availability{Free: contract.Free{CPUs: 64, Memory: benchMemory}}})
@@ -64,7 +64,7 @@ func TestCommitsWithoutLeaseAreOfferedOnceMore(t *testing.T) {
 		}
 	}
 	if total == 0 {
-		t.Fatal("nothing was offered once more")
+		t.Fatal("nothing was offered once more, want an offer")
 	}
 	x.now = x.now.Add(time.Second)
 	x.step(FromWorker{Peer: "w0", Msg: contract.Renew{Group: 7, Store: "s", Session: 2}})

@@ -9,19 +9,19 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// places are hosts with some places each, for tasks of one CPU: on some they fail at once, on the others they run for a while.
-// Offers for which there is no place wait in the host's queue.
+// places are hosts with some places each, for tasks of one CPU. On bad hosts tasks fail at once, on the others they run
+// for a while. Offers without a free place wait in the host's queue.
 type places struct {
 	house house
 	runs  time.Duration
 	bad   map[job.Peer]bool
-	// unstarted says that the bad ones cannot start a task at all.
+	// unstarted says that the bad hosts cannot start a task at all.
 	unstarted bool
 
 	mu     sync.Mutex
 	free   map[job.Peer]int
 	queue  map[job.Peer][]contract.Offer
-	failed int // tasks that have failed at once
+	failed int // tasks that failed at once
 	ran    map[job.Peer]int
 }
 
@@ -74,7 +74,7 @@ func (p *places) send(to job.Peer, m contract.ToWorker) error {
 	return nil
 }
 
-// commit takes the offers of a host for which it has places. It is called with the lock.
+// commit accepts the offers of a host for which it has places. The lock is held.
 func (p *places) commit(to job.Peer) error {
 	for p.free[to] > 0 && len(p.queue[to]) > 0 {
 		o := p.queue[to][0]
@@ -119,9 +119,9 @@ func (p *places) submit(t *testing.T, tasks, user string) {
 	}
 }
 
-// A host where an array fails at once does not eat it, although no task has ended elsewhere yet. Once it is well again it gets
-// its share of the tasks, also of those that run for long.
-func TestBadHostDoesNotEatAnArray(t *testing.T) {
+// An array fails at once on one host, and none of its tasks has ended elsewhere yet. Only few of its tasks fail there.
+// Once the host is well again it gets its share of the tasks, including long ones.
+func TestBadHostFailsFewTasksOfAnArray(t *testing.T) {
 	inHouse(t, nil, func(t *testing.T, h house) {
 		p := newPlaces(h, time.Minute, "bad")
 		p.connect("bad", 2)
@@ -139,13 +139,13 @@ func TestBadHostDoesNotEatAnArray(t *testing.T) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.free["bad"] != 0 || p.failed != failed {
-			t.Errorf("%d places are idle on the host that is well again", p.free["bad"])
+			t.Errorf("%d places are idle on the host that is well again, want 0", p.free["bad"])
 		}
 	})
 }
 
-// A host that cannot start the tasks of an array is left out, too. None of them has failed for that.
-func TestHostThatCannotStartIsLeftOut(t *testing.T) {
+// A host that cannot start the tasks of an array is left out too. No task has failed because of it.
+func TestHostThatCannotStartTasksIsLeftOut(t *testing.T) {
 	inHouse(t, nil, func(t *testing.T, h house) {
 		p := newPlaces(h, 20*time.Second, "bad")
 		p.unstarted = true
@@ -161,8 +161,8 @@ func TestHostThatCannotStartIsLeftOut(t *testing.T) {
 	})
 }
 
-// The same while the good host is full of other work: nothing is known of how the job does there.
-func TestBadHostDoesNotEatAnArrayThatWaits(t *testing.T) {
+// The same while the good host is full of other work, so that it is unknown how the job does there.
+func TestBadHostFailsFewTasksOfAnArrayWhileTheGoodHostIsFull(t *testing.T) {
 	inHouse(t, nil, func(t *testing.T, h house) {
 		p := newPlaces(h, 10*time.Minute, "bad")
 		p.connect("good", 4)
@@ -179,8 +179,8 @@ func TestBadHostDoesNotEatAnArrayThatWaits(t *testing.T) {
 	})
 }
 
-// With no other host that could take them, and where they fail on each host, all tasks run at once.
-func TestFailuresEverywhereAreNotHeldUp(t *testing.T) {
+// If there is no other host that could take the tasks, or if they fail on each host, all tasks run at once.
+func TestTasksThatFailOnAllHostsAreNotDelayed(t *testing.T) {
 	for _, hosts := range [][]job.Peer{{"bad"}, {"bad", "worse", "worst"}} {
 		inHouse(t, nil, func(t *testing.T, h house) {
 			p := newPlaces(h, time.Minute, hosts...)

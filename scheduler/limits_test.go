@@ -12,7 +12,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// limitStory is a story with one host of 8 GPUs that has limits; see userLimits.
+// limitStory is a story with one host of 8 GPUs under these limits; see userLimits.
 func limitStory(t *testing.T, limits string) *story {
 	s := newStory(t, DefaultConfig().KeepWhole)
 	s.do("lead")
@@ -20,8 +20,8 @@ func limitStory(t *testing.T, limits string) *story {
 	return s
 }
 
-// A dry run says what a submission would: nothing takes the job, and which limit of which node stands against it.
-func TestImpossibleLimitsInADryRun(t *testing.T) {
+// A dry run says the same as a submission: no host takes the job, and which limit of which node is the reason.
+func TestDryRunNamesTheLimitThatForbidsAJob(t *testing.T) {
 	for name, c := range map[string]struct {
 		limits string
 		need   job.Resources
@@ -43,7 +43,7 @@ func TestImpossibleLimitsInADryRun(t *testing.T) {
 			x.Resources.Exclusive = false
 			e, err := s.core.Offers("ada", false, x)
 			if err != nil || len(e.Now)+len(e.Later) > 0 || e.Reason.Word != job.ReasonNoMatch {
-				t.Fatalf("%+v, %v", e, err)
+				t.Fatalf("%+v, %v, want no error, no hosts and NoMatch", e, err)
 			}
 			if !strings.Contains(e.Reason.Detail, "limits of user ada: 0 of 1 nodes (n1: ") || !strings.Contains(e.Reason.Detail, c.want) || !strings.Contains(e.Reason.Detail, raisedBy) {
 				t.Errorf(`the reason: %s, want "limits of user ada: 0 of 1 nodes (n1: " in it, %v in it and %v in it`, e.Reason.Detail, c.want, raisedBy)
@@ -57,8 +57,8 @@ func TestImpossibleLimitsInADryRun(t *testing.T) {
 
 const raisedBy = "ask an operator of a node to raise the limit"
 
-// A priority that its daemon allows and no host does.
-func TestPriorityThatNoHostAllows(t *testing.T) {
+// The daemon allows the priority, and no host does.
+func TestDryRunNamesThePriorityThatNoHostAllows(t *testing.T) {
 	s := limitStory(t, "priority:50,root/priority:100")
 	x := job.DefaultSpec()
 	x.Command, x.Priority = []string{"true"}, 90
@@ -85,8 +85,9 @@ func TestPriorityThatNoHostAllows(t *testing.T) {
 	}
 }
 
-// A job that is more than of its user may ever wait is refused for good, and not with the advice to wait until some has started.
-func TestMoreThanMayEverWait(t *testing.T) {
+// A job larger than all that its user may have waiting is refused for good, without the advice to wait until some jobs
+// have started.
+func TestJobThatExceedsTheBacklogIsRefusedForGood(t *testing.T) {
 	s := limitStory(t, "gpus:8")
 	s.core.entries.backlog.setLimits(&Backlog{PerUser: Amount{Jobs: 10, Bytes: 1000}, All: Amount{Jobs: 100, Bytes: 5000}, Users: map[string]Amount{"bob": {Jobs: 1000, Bytes: 9000}}})
 	spec := func(array string, bytes int) job.Spec {
@@ -123,17 +124,17 @@ func TestMoreThanMayEverWait(t *testing.T) {
 	}
 }
 
-// A job that may run for longer than its user's tasks may is refused, in a dry run too, also on hold; and so is one that no host lets run
-// for so long.
-func TestLongestTimeLimit(t *testing.T) {
+// A job with a longer time limit than its user may have is refused, also in a dry run and on hold. So is one that no
+// host would run for so long.
+func TestJobAboveTheLongestTimeLimitIsRefused(t *testing.T) {
 	s := limitStory(t, "max_time:7200,bob/max_time:86400")
 	s.core.cfg.Limits = &contract.UserLimits{PerUser: contract.Limit{contract.LimitTime: 14400}, Users: map[string]contract.Limit{"bob": {contract.LimitTime: 200000}}}
 	for name, c := range map[string]struct {
 		user   string
 		limit  time.Duration
 		hold   bool
-		ours   string // why this daemon refuses it
-		theirs string // why no host takes it
+		ours   string // the reason why this daemon refuses it
+		theirs string // the reason why no host takes it
 	}{
 		"fits":               {"ada", time.Hour, false, "", ""},
 		"too long":           {"ada", 5 * time.Hour, false, "a task of user ada may run for 4h at most (limits.per_user.max_time), 5h wanted (-t)", ""},
@@ -152,7 +153,7 @@ func TestLongestTimeLimit(t *testing.T) {
 					t.Errorf(`%v, want ErrLimit, %v in it and "ask for less" in it`, err, c.ours)
 				}
 			case err != nil || (len(e.Now) == 0) != (c.theirs != "") || !strings.Contains(e.Reason.Detail, c.theirs):
-				t.Errorf("%+v, %v", e, err)
+				t.Errorf("%+v, %v, want no error, and hosts unless the limits of hosts forbid it", e, err)
 			}
 			s.tokens++
 			refused := error(nil)
@@ -160,15 +161,15 @@ func TestLongestTimeLimit(t *testing.T) {
 				refused = r.Err
 			}
 			if (refused != nil) != (c.ours != "") {
-				t.Errorf("submitted: %v", refused)
+				t.Errorf("submitted: %v, want an error only if this daemon refuses it", refused)
 			}
 		})
 	}
 }
 
-// Where hosts allow different times, a long task waits for the host that allows it, and no short one of the same kind waits behind it.
-// Tasks that waited before a host said so are told apart as well.
-func TestTimeLimitsOfHosts(t *testing.T) {
+// Hosts allow different times. A long task waits for the host that allows it, and no short task of the same kind waits
+// behind it. This includes tasks that waited before a host reported its limit.
+func TestLongTaskWaitsOnlyForHostsThatAllowIt(t *testing.T) {
 	s := newStory(t, DefaultConfig().KeepWhole)
 	s.do("lead")
 	s.do("worker n1 cpus=1")
@@ -184,10 +185,10 @@ func TestTimeLimitsOfHosts(t *testing.T) {
 	s.do("worker n1 cpus=1 free=0 again=1 limits=max_time:7200")
 	s.do("decline n1 long never=1")
 	if out := s.said("show long"); strings.Contains(out, "NoMatch") {
-		t.Errorf("n2 could run it: %s", out)
+		t.Errorf("n2 could run the task, but it says: %s", out)
 	}
 	if out := s.said("free n1 cpus=1"); strings.Contains(out, "offer") && !strings.Contains(out, "short") {
-		t.Errorf("n1 has room: %s", out)
+		t.Errorf("n1 has free capacity, but offers are: %s", out)
 	}
 	s.do("worker n2 cpus=1 free=0 again=1 limits=max_time:7200")
 	s.do("decline n2 long never=1")
@@ -199,10 +200,10 @@ func TestTimeLimitsOfHosts(t *testing.T) {
 	}
 	s.do("submit other limit=90m")
 	if out := s.said("free n2 cpus=1"); strings.Contains(out, "long") {
-		t.Errorf("offered to a host that does not allow it: %s", out)
+		t.Errorf("offered to a host that does not allow the task: %s", out)
 	}
 	s.do("worker n2 cpus=1 again=1 limits=max_time:86400")
 	if out := s.said("show long"); strings.Contains(out, "NoMatch") {
-		t.Errorf("after the limit was raised: %s", out)
+		t.Errorf("after the limit was raised it still says: %s", out)
 	}
 }

@@ -18,17 +18,17 @@ import (
 	"github.com/musterhq/muster/scheduler/state/statetest"
 )
 
-// fakeJournal commits records in a goroutine of its own.
+// fakeJournal commits records in its own goroutine.
 type fakeJournal struct {
 	deliver func(job.Committed)
-	queue   chan []job.Record // bounded, as in the journal
+	queue   chan []job.Record // bounded, like that of the journal
 	delay   time.Duration
 
 	mu      sync.Mutex
 	applied uint64          // guarded by mu
 	rows    statetest.Disk  // guarded by mu
-	full    error           // Propose returns it; guarded by mu
-	broken  error           // Rows returns it; guarded by mu
+	full    error           // the error of Propose; guarded by mu
+	broken  error           // the error of Rows; guarded by mu
 	entries []job.Committed // guarded by mu
 }
 
@@ -100,7 +100,7 @@ func (j *fakeJournal) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case records := <-j.queue:
-			time.Sleep(j.delay) // one sync for all records that wait; the clock is that of the bubble
+			time.Sleep(j.delay) // one sync for all waiting records; the clock is that of the bubble
 			for more := true; more; {
 				j.commit(job.Committed{Records: records})
 				select {
@@ -255,7 +255,7 @@ func request(name string) SubmitRequest {
 	return SubmitRequest{User: "amy", Spec: s}
 }
 
-func TestLoopRunsJobs(t *testing.T) {
+func TestLoopRunsJobsToTheirEnd(t *testing.T) {
 	inHouse(t, nil, func(t *testing.T, h house) {
 		h.host.connect("here")
 		changes, err := h.loop.Watch(t.Context(), job.Query{})
@@ -279,7 +279,7 @@ func TestLoopRunsJobs(t *testing.T) {
 					ends[j.ID] = true
 				}
 			case <-time.After(time.Hour):
-				t.Fatalf("%d of %d jobs ended", len(ends), n)
+				t.Fatalf("%d of %d jobs ended, want all of them", len(ends), n)
 			}
 		}
 		all.Wait()
@@ -319,9 +319,9 @@ func TestLoopStartsWithinMilliseconds(t *testing.T) {
 	})
 }
 
-// A submission waits for a host that was found and sends no Hello, but for a second only. Then it is accepted: the host may
-// be able to run it. Of a host that has been silent for longer, nothing is hoped.
-func TestLoopFindsHosts(t *testing.T) {
+// A submission waits for a host that was found and sends no Hello, but only for a second. Then it is accepted, as the
+// host may be able to run the job. A host that has been silent for longer does not count.
+func TestSubmissionWaitsASecondForAFoundHost(t *testing.T) {
 	inHouse(t, []job.Peer{"far", "here"}, func(t *testing.T, h house) {
 		began := time.Now()
 		_, err := h.loop.Submit(t.Context(), request("a"))
@@ -333,7 +333,7 @@ func TestLoopFindsHosts(t *testing.T) {
 		_, err = h.loop.Submit(t.Context(), request("b"))
 		var none *NoMatchError
 		if !errors.As(err, &none) || none.Explanation.Reason.Word != job.ReasonNoPeers || time.Since(began) != matchWait {
-			t.Errorf("Submit = %v after %s", err, time.Since(began))
+			t.Errorf("Submit = %v after %s, want ErrNoPeers after a second", err, time.Since(began))
 		}
 		h.host.mu.Lock()
 		wanted := slices.Compact(slices.Clone(h.host.wanted))
@@ -344,7 +344,7 @@ func TestLoopFindsHosts(t *testing.T) {
 	})
 }
 
-func TestLoopPassesOnWhatTheJournalSays(t *testing.T) {
+func TestLoopAnswersWithTheErrorsOfTheCore(t *testing.T) {
 	inHouse(t, nil, func(t *testing.T, h house) {
 		h.host.connect("here")
 		h.journal.fill(errDiskFull)
@@ -374,13 +374,13 @@ func TestLoopPassesOnWhatTheJournalSays(t *testing.T) {
 		}
 		nodes, err := h.loop.Nodes(t.Context())
 		if err != nil || len(nodes) != 1 || !nodes[0].Up {
-			t.Errorf("Nodes = %+v, %v", nodes, err)
+			t.Errorf("Nodes = %+v, %v, want one node that is up", nodes, err)
 		}
 	})
 }
 
-// While the disk is full, ends are committed and waiting jobs stay. When there is room again, the waiting jobs run.
-func TestLoopOnAFullDisk(t *testing.T) {
+// While the disk is full, ends are committed and waiting jobs stay. When there is space again, the waiting jobs run.
+func TestFullDiskDelaysNewWorkOnly(t *testing.T) {
 	inHouse(t, nil, func(t *testing.T, h house) {
 		h.host.connect("here")
 		running, err := h.loop.Submit(t.Context(), request("running"))
@@ -413,8 +413,8 @@ func TestLoopOnAFullDisk(t *testing.T) {
 	})
 }
 
-// Rows that could not be saved are saved with the next rows.
-func TestLoopSavesLater(t *testing.T) {
+// Rows that could not be saved are saved with the next ones.
+func TestRowsThatCouldNotBeSavedAreSavedLater(t *testing.T) {
 	inHouse(t, nil, func(t *testing.T, h house) {
 		h.host.connect("here")
 		synctest.Wait()
@@ -438,7 +438,7 @@ func TestLoopSavesLater(t *testing.T) {
 }
 
 // A slow watcher gets the newest state. A watcher that has ended is forgotten.
-func TestWatchKeepsTheNewest(t *testing.T) {
+func TestSlowWatcherGetsTheNewestState(t *testing.T) {
 	inHouse(t, nil, func(t *testing.T, h house) {
 		h.host.connect("here")
 		ctx, stop := context.WithCancel(t.Context())
@@ -468,7 +468,7 @@ func TestWatchKeepsTheNewest(t *testing.T) {
 	})
 }
 
-// Too many news, and too many messages of the own worker, are refused.
+// News and messages of the daemon's own worker beyond a bound are refused.
 func TestMailboxIsBounded(t *testing.T) {
 	b := newMailbox()
 	for i := range maxProgress {
@@ -480,7 +480,7 @@ func TestMailboxIsBounded(t *testing.T) {
 		t.Error("a message beyond the bound was taken")
 	}
 	if !b.call("amy", mail{event: Tick{}}) {
-		t.Error("messages crowd out requests")
+		t.Error("a request is refused although only messages fill the mailbox")
 	}
 	b.putEntry(Committed{})
 	if got := len(b.take(nil)); got != maxProgress+1 {
@@ -488,8 +488,8 @@ func TestMailboxIsBounded(t *testing.T) {
 	}
 }
 
-// A replay waits for the loop. It goes on when the loop has taken the mail or has ended.
-func TestReplayWaitsForRoom(t *testing.T) {
+// A replay waits while the mailbox is full. It goes on when the loop has taken the mail or has ended.
+func TestReplayWaitsWhileTheMailboxIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newMailbox()
 		put := 0
@@ -514,8 +514,8 @@ func TestReplayWaitsForRoom(t *testing.T) {
 	})
 }
 
-// A replay of large jobs waits too, for the bytes of their job files.
-func TestReplayOfLargeJobsWaitsForRoom(t *testing.T) {
+// A replay of large jobs also waits for the bytes of their job files.
+func TestReplayWaitsForTheBytesOfLargeJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newMailbox()
 		large := Committed{job.Committed{Records: []job.Record{job.SubmitRecord{Spec: job.Spec{Script: strings.Repeat("x", maxEntryBulk/2)}}}}}
@@ -538,7 +538,7 @@ func TestReplayOfLargeJobsWaitsForRoom(t *testing.T) {
 	})
 }
 
-func TestConfig(t *testing.T) {
+func TestBadConfigIsRefused(t *testing.T) {
 	good := DefaultConfig()
 	good.Self, good.Group, good.Seed = "p", 7, 1
 	if err := good.Validate(); err != nil {
@@ -551,13 +551,13 @@ func TestConfig(t *testing.T) {
 		bad := good
 		spoil(&bad)
 		if bad.Validate() == nil {
-			t.Errorf("a config with a bad %s is taken", name)
+			t.Errorf("a configuration with a bad %s is valid", name)
 		}
 		if _, err := New(bad, Saved{}, Needs{}, slog.New(slog.DiscardHandler)); err == nil {
-			t.Errorf("New with a bad %s", name)
+			t.Errorf("New accepts a bad %s", name)
 		}
 	}
 	if _, err := New(good, Saved{}, Needs{}, slog.New(slog.DiscardHandler)); err == nil {
-		t.Error("New without neighbours")
+		t.Error("New accepts a configuration without neighbours")
 	}
 }
