@@ -2,6 +2,11 @@ package api
 
 // The routes of logs. The owner of the job knows where an attempt runs; that host has the log. Daemons in between
 // only forward it.
+//
+// Offsets count all bytes that a stream has had, cut or not, for each stream and for both together. Only the client knows
+// its position: a cursor of the daemon would die with the daemon. A frame with an offset in the body would need a parser in
+// every reader. With marks=false a body ends at a cut, and the trailer headerNext has the offset at which the log goes on.
+// The client then writes the line about the cut itself, so that the line does not count as output.
 
 import (
 	"context"

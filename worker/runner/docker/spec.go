@@ -93,7 +93,9 @@ func hostConfig(b spawn.Container, shown []string, f facts) (*container.HostConf
 	}
 	pids, memory, init := int64(b.Limits.PIDs), int64(b.Limits.Memory), !f.noInit
 	h := &container.HostConfig{
-		LogConfig:   container.LogConfig{Type: "none"}, // the runner keeps the output
+		// The runner attaches before the start and keeps the output as that of a process, so offsets and bounds are the same and
+		// nothing is written twice. The engine's json-file replaces bytes that are not UTF-8, and all its drivers end the last line.
+		LogConfig:   container.LogConfig{Type: "none"},
 		CapDrop:     []string{"ALL"},
 		SecurityOpt: []string{"no-new-privileges"},
 		IpcMode:     container.IPCModePrivate,

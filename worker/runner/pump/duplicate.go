@@ -1,7 +1,8 @@
 package pump
 
-// Copies of a task's output in files that its user named. Such a file may lie on a file server that hangs; then only
-// its own task waits.
+// Copies of a task's output in files that its user named (-o and -e). The log has the output as well, for muster logs, the
+// tail of stderr and the bound. If the task wrote to the file itself, there would be no log. Such a file may lie on a file
+// server that hangs; then only its own task waits, because that task has a goroutine of its own.
 
 import (
 	"errors"
