@@ -8,7 +8,7 @@ import (
 	ma "github.com/multiformats/go-multiaddr"
 )
 
-func TestAdvertised(t *testing.T) {
+func TestOnlyReachableAddressesAreAdvertised(t *testing.T) {
 	bridged := map[netip.Addr]bool{netip.MustParseAddr("172.17.0.1"): true, netip.MustParseAddr("fd00::1"): true}
 	for _, c := range []struct {
 		name     string
@@ -29,12 +29,12 @@ func TestAdvertised(t *testing.T) {
 			got = append(got, a.String())
 		}
 		if !slices.Equal(got, c.want) {
-			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
 		}
 	}
 	for name, want := range map[string]bool{"docker0": true, "br-12ab": true, "veth0": true, "virbr0": true, "cni0": true, "eth0": false, "enp3s0": false, "bond0": false, "ib0": false, "br0": false} {
 		if isBridge(name) != want {
-			t.Errorf("isBridge(%s) = %t", name, !want)
+			t.Errorf("isBridge(%s) = %t, want isBridge(name) = %v", name, !want, want)
 		}
 	}
 }

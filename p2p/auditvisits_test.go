@@ -1,6 +1,6 @@
 package p2p_test
 
-// What an auditor is told, on a simulated network.
+// What an auditor receives, on a simulated network.
 
 import (
 	"errors"
@@ -14,7 +14,7 @@ import (
 	"github.com/musterhq/muster/p2p/p2ptest"
 )
 
-// auditor keeps what it is told.
+// auditor records the visits that it receives.
 type auditor struct {
 	mu   sync.Mutex
 	told []p2p.Visit // guarded by mu
@@ -26,7 +26,7 @@ func (a *auditor) Visited(v p2p.Visit) {
 	a.told = append(a.told, v)
 }
 
-// take returns what it was told since the last call.
+// take returns the visits since the last call.
 func (a *auditor) take() []p2p.Visit {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -35,7 +35,7 @@ func (a *auditor) take() []p2p.Visit {
 	return told
 }
 
-func TestAuditorIsToldOfVisits(t *testing.T) {
+func TestAuditorReceivesVisits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var door auditor
 		nw := p2ptest.New(t, 4, p2ptest.Options{Strangers: 4, Dirs: true, Config: func(i int, c *p2p.Config) {
@@ -49,7 +49,7 @@ func TestAuditorIsToldOfVisits(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(inv.ID) != 12 || strings.Contains(inv.Token, inv.ID) {
-			t.Errorf("invitation %q of token %q", inv.ID, inv.Token)
+			t.Errorf("invitation %q of token %q, want an ID of 12 characters that is no part of the token", inv.ID, inv.Token)
 		}
 		if err := nw.Hosts[1].Join(ctx, inv.Bootstrap, inv.Token); err != nil {
 			t.Fatal(err)
@@ -57,24 +57,24 @@ func TestAuditorIsToldOfVisits(t *testing.T) {
 		told := door.take()
 		if len(told) != 1 || told[0].Act != p2p.Joining || told[0].Err != nil || told[0].Peer != nw.Peer(1) || told[0].Object != inv.ID ||
 			told[0].Roles != p2p.RoleWorker || told[0].Labels["rack"] != "r1" || told[0].Addr == "" || !told[0].IP.IsValid() {
-			t.Errorf("of a join: %+v", told)
+			t.Errorf("visits after a join: got %+v, want one with all facts", told)
 		}
 		if err := nw.Hosts[2].Join(ctx, inv.Bootstrap, inv.Token); !errors.Is(err, p2p.ErrTokenUsed) {
-			t.Errorf("a second join: %v", err)
+			t.Errorf("a second join: got %v, want p2p.ErrTokenUsed", err)
 		}
 		told = door.take()
 		if len(told) != 1 || told[0].Act != p2p.Joining || !errors.Is(told[0].Err, p2p.ErrTokenUsed) || told[0].Peer != nw.Peer(2) || told[0].Object != inv.ID {
-			t.Errorf("of a used token: %+v", told)
+			t.Errorf("visits after the second use of a token: got %+v, want one with ErrTokenUsed", told)
 		}
 		// a host of another cluster
 		if err := nw.Hosts[3].ConnectAddr(ctx, nw.Addr(0)); !errors.Is(err, p2p.ErrWrongCluster) {
-			t.Errorf("a stranger: %v", err)
+			t.Errorf("a stranger: got %v, want p2p.ErrWrongCluster", err)
 		}
 		told = door.take()
 		if len(told) != 1 || told[0].Act != p2p.Entering || !errors.Is(told[0].Err, p2p.ErrWrongCluster) || told[0].Peer != nw.Peer(3) {
-			t.Errorf("of a stranger: %+v", told)
+			t.Errorf("visits after the call of a stranger: got %+v, want one with ErrWrongCluster", told)
 		}
-		// a revoked member is told of as often as it comes, also when it no longer gets as far as a hello
+		// Each visit of a revoked member is reported, also when it no longer gets as far as a hello.
 		if err := nw.Hosts[0].ConnectAddr(ctx, nw.Addr(1)); err != nil {
 			t.Fatal(err)
 		}
@@ -93,11 +93,11 @@ func TestAuditorIsToldOfVisits(t *testing.T) {
 		told = door.take()
 		for _, v := range told {
 			if v.Act != p2p.Entering || !errors.Is(v.Err, p2p.ErrRevoked) || v.Peer != nw.Peer(1) || v.Addr == "" {
-				t.Errorf("%+v", v)
+				t.Errorf("got visit %+v, want one of the revoked member with ErrRevoked and an address", v)
 			}
 		}
 		if len(told) < tries {
-			t.Errorf("told of %d of %d tries", len(told), tries)
+			t.Errorf("got %d visits, want %d, one for each try", len(told), tries)
 		}
 	})
 }

@@ -66,7 +66,7 @@ func generations(t testing.TB, cluster ed25519.PrivateKey, n int) []actor {
 	return list
 }
 
-func TestCredentialRoundTrip(t *testing.T) {
+func TestCredentialSurvivesEncoding(t *testing.T) {
 	cluster := key(t)
 	for i, a := range generations(t, cluster, MaxChain) {
 		b := a.cred.encode()
@@ -75,10 +75,10 @@ func TestCredentialRoundTrip(t *testing.T) {
 			t.Fatalf("generation %d: %v", i, err)
 		}
 		if c.id != a.id || c.Roles != AllRoles || len(c.links) != i+1 || len(c.issuers()) != i || !c.NotAfter.Equal(a.cred.NotAfter) {
-			t.Errorf("generation %d: %+v", i, c)
+			t.Errorf("generation %d: got %+v, want all fields as issued", i, c)
 		}
 		if !bytes.Equal(c.encode(), b) {
-			t.Errorf("generation %d changed when it was encoded and parsed", i)
+			t.Errorf("generation %d changed when it was encoded and parsed, want c.encode() = %q", i, b)
 		}
 		if len(b) > maxCredential/2 {
 			t.Errorf("generation %d has %d bytes; the bound of %d is near", i, len(b), maxCredential)
@@ -91,7 +91,7 @@ func TestIssueNeedsAuthority(t *testing.T) {
 	line := generations(t, cluster, MaxChain)
 	to := newActor(t)
 	if _, err := line[MaxChain-1].authority(cluster).issue(to.id, AllRoles, time.Now()); !errors.Is(err, ErrChainTooLong) {
-		t.Errorf("a chain of %d: %v", MaxChain+1, err)
+		t.Errorf("a chain of %d links: got %v, want ErrChainTooLong", MaxChain+1, err)
 	}
 	worker := newActor(t)
 	c, err := root(cluster).issue(worker.id, RoleWorker, time.Now().Add(time.Hour))
@@ -100,19 +100,19 @@ func TestIssueNeedsAuthority(t *testing.T) {
 	}
 	worker.cred = c
 	if _, err := worker.authority(cluster).issue(to.id, RoleWorker, time.Now()); !errors.Is(err, ErrNotInviter) {
-		t.Errorf("by a worker: %v", err)
+		t.Errorf("a credential issued by a worker: got %v, want ErrNotInviter", err)
 	}
 	clerk := newActor(t)
 	if clerk.cred, err = root(cluster).issue(clerk.id, RoleWorker|RoleInviter, time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := clerk.authority(cluster).issue(to.id, RoleScheduler, time.Now()); !errors.Is(err, ErrRoles) {
-		t.Errorf("a role that the issuer lacks: %v", err)
+		t.Errorf("a role that the issuer lacks: got %v, want ErrRoles", err)
 	}
 }
 
-// TestForgeriesDoNotParse parses credentials that an honest daemon would not sign.
-func TestForgeriesDoNotParse(t *testing.T) {
+// TestForgedCredentialsDoNotParse parses credentials that an honest daemon would not sign.
+func TestForgedCredentialsDoNotParse(t *testing.T) {
 	cluster := key(t)
 	line := generations(t, cluster, 3)
 	me := newActor(t)
@@ -168,7 +168,7 @@ func TestForgeriesDoNotParse(t *testing.T) {
 		"a chain longer than allowed": long,
 	} {
 		if c, err := credentialFromWire(w); !errors.Is(err, ErrBadCredential) {
-			t.Errorf("%s: %+v, %v", name, c, err)
+			t.Errorf("%s: got %+v, %v, want ErrBadCredential", name, c, err)
 		}
 	}
 }
@@ -212,34 +212,34 @@ func TestGateChecksHolderExpiryAndCluster(t *testing.T) {
 		{"none", a, nil, ErrBadCredential},
 	} {
 		if _, err := h.admission.check(c.who.id, c.show, time.Now()); !errors.Is(err, c.want) {
-			t.Errorf("%s: %v, want %v", c.name, err, c.want)
+			t.Errorf("%s: got %v, want %v", c.name, err, c.want)
 		}
 	}
 	h.own.current.Store(nil)
 	if _, err := h.admission.check(a.id, a.cred.toWire(), time.Now()); !errors.Is(err, ErrNotReady) {
-		t.Errorf("before it has a cluster: %v", err)
+		t.Errorf("a host without a cluster: got %v, want ErrNotReady", err)
 	}
 }
 
-func TestRolesAsText(t *testing.T) {
+func TestRolesSurviveTextAndJSON(t *testing.T) {
 	for _, c := range []struct {
 		names []string
 		want  Roles
 	}{{nil, RoleWorker | RoleScheduler}, {[]string{"worker"}, RoleWorker}, {[]string{"scheduler", "worker", "worker"}, RoleWorker | RoleScheduler}} {
 		if got, err := ParseRoles(c.names); err != nil || got != c.want {
-			t.Errorf("ParseRoles(%v) = %s, %v", c.names, got, err)
+			t.Errorf("ParseRoles(%v) = %s, %v, want %v", c.names, got, err, c.want)
 		}
 	}
 	if _, err := ParseRoles([]string{"admin"}); err == nil {
-		t.Error("parsed a role that does not exist")
+		t.Error("ParseRoles accepted a role that does not exist")
 	}
 	b, err := json.Marshal(Member{Roles: RoleWorker | RoleInviter})
 	if err != nil || !bytes.Contains(b, []byte(`"roles":["worker","inviter"]`)) {
-		t.Errorf("%s, %v", b, err)
+		t.Errorf("roles in JSON: got %s, %v, want worker and inviter", b, err)
 	}
 	var m Member
 	if err := json.Unmarshal(b, &m); err != nil || m.Roles != RoleWorker|RoleInviter {
-		t.Errorf("back: %s, %v", m.Roles, err)
+		t.Errorf("roles from JSON: got %s, %v, want worker and inviter", m.Roles, err)
 	}
 }
 
@@ -256,13 +256,13 @@ func FuzzParseCredential(f *testing.F) {
 		c, err := ParseCredential(b)
 		if err != nil {
 			if !errors.Is(err, ErrBadCredential) {
-				t.Fatalf("error of another kind: %v", err)
+				t.Fatalf("error of another kind: got %v, want ErrBadCredential", err)
 			}
 			return
 		}
 		again, err := ParseCredential(c.encode())
 		if err != nil || again.id != c.id || again.Roles != c.Roles || !again.NotAfter.Equal(c.NotAfter) {
-			t.Fatalf("%+v became %+v, %v", c, again, err)
+			t.Fatalf("%+v became %+v, %v, want again.id = %v, again.Roles = %v and again.NotAfter = %v", c, again, err, c.id, c.Roles, c.NotAfter)
 		}
 	})
 }
@@ -307,24 +307,24 @@ func FuzzHelloAndJoin(f *testing.F) {
 		var r wirepb.HelloReply
 		if err == nil {
 			if err := readMsg(&p.out, &r, 4096); err != nil || admitted != (r.GetCode() == 0) {
-				t.Fatalf("admitted %t, answer %v, %v", admitted, &r, err)
+				t.Fatalf("admitted %t, got answer %v, %v, want a code that agrees", admitted, &r, err)
 			}
 		} else if admitted || p.out.Len() > 0 {
-			t.Fatal("admitted or answered in spite of", err)
+			t.Fatal("want neither admission nor an answer after", err)
 		}
 		p = &pipe{Reader: bytes.NewReader(b)}
 		if err := h.issuer.answerJoin(a.id, from, p); err == nil {
 			var j wirepb.JoinReply
 			if err := readMsg(&p.out, &j, 4096); err != nil || (j.GetCode() == 0) != (j.GetCredential() != nil) {
-				t.Fatalf("answer %v, %v", &j, err)
+				t.Fatalf("got answer %v, %v, want a credential if and only if the code is 0", &j, err)
 			}
 		}
 	})
 }
 
-// TestChainsEndWithTheirFirstEnd checks that a credential ends with the earliest of its links, that nobody signs beyond
-// its own end, and that a gate refuses a chain with one ended link, as a hostile inviter would sign it.
-func TestChainsEndWithTheirFirstEnd(t *testing.T) {
+// TestCredentialExpiresWithItsEarliestLink checks that a credential expires when the first of its links does, that nobody signs
+// beyond the own expiry, and that a gate refuses a chain with one expired link, as a hostile inviter would sign it.
+func TestCredentialExpiresWithItsEarliestLink(t *testing.T) {
 	h, cluster := bare(t)
 	now := time.Now()
 	inviter := newActor(t)
@@ -335,10 +335,10 @@ func TestChainsEndWithTheirFirstEnd(t *testing.T) {
 	to := newActor(t)
 	c, err := inviter.authority(cluster).issue(to.id, RoleWorker, now.Add(time.Hour))
 	if err != nil || time.Unix(c.links[0].notAfter, 0).After(inviter.cred.NotAfter) {
-		t.Errorf("signed until %s, its own credential ends at %s, %v", c.NotAfter, inviter.cred.NotAfter, err)
+		t.Errorf("signed until %s, want at most %s, where the inviter's credential ends; %v", c.NotAfter, inviter.cred.NotAfter, err)
 	}
 	if !c.InvitersEnd().Equal(inviter.cred.NotAfter) || !inviter.cred.InvitersEnd().Equal(inviter.cred.NotAfter) {
-		t.Errorf("its inviters end at %s, want %s", c.InvitersEnd(), inviter.cred.NotAfter)
+		t.Errorf("the inviters end at %s, want %s", c.InvitersEnd(), inviter.cred.NotAfter)
 	}
 	hostile := *inviter.cred
 	hostile.NotAfter = now.Add(10 * 365 * 24 * time.Hour)
@@ -347,16 +347,16 @@ func TestChainsEndWithTheirFirstEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !long.NotAfter.Equal(inviter.cred.NotAfter) {
-		t.Errorf("it lasts until %s, its inviter until %s", long.NotAfter, inviter.cred.NotAfter)
+		t.Errorf("got a credential that lasts until %s, want %s, as its inviter's", long.NotAfter, inviter.cred.NotAfter)
 	}
 	for after, want := range map[time.Duration]error{30 * time.Second: nil, 2 * time.Minute: ErrExpired, 24 * 365 * time.Hour: ErrExpired} {
 		if _, err := h.admission.check(to.id, long.toWire(), now.Add(after)); !errors.Is(err, want) {
-			t.Errorf("after %s: %v, want %v", after, err, want)
+			t.Errorf("after %s: got %v, want %v", after, err, want)
 		}
 	}
 }
 
-func TestWhoLetIn(t *testing.T) {
+func TestCredentialNamesWhoLetItsHolderIn(t *testing.T) {
 	cluster := key(t)
 	line := generations(t, cluster, 2)
 	body := func(by ...[]byte) *wirepb.LinkBody {
@@ -372,13 +372,13 @@ func TestWhoLetIn(t *testing.T) {
 	} {
 		cred, err := line[1].authority(cluster).sign(body(c.by...), time.Now().Add(time.Hour))
 		if (err != nil) != (c.want < 0) || err == nil && len(cred.lineage(0)) != c.want {
-			t.Errorf("%s: %v, %v", name, cred, err)
+			t.Errorf("%s: got %v, %v, want the number of inviters that let it in", name, cred, err)
 		}
 	}
-	// The longest credential that can be has room in a message.
+	// The longest possible credential fits a message.
 	longest := generations(t, cluster, MaxChain-1)
 	cred, err := longest[MaxChain-2].authority(cluster).sign(body(one, one, one), time.Now().Add(time.Hour))
 	if err != nil || len(cred.encode()) > maxCredential*3/4 {
-		t.Errorf("%d bytes, %v", len(cred.encode()), err)
+		t.Errorf("got %d bytes, %v, want at most %v", len(cred.encode()), err, maxCredential*3/4)
 	}
 }

@@ -42,7 +42,7 @@ func endorsed(t testing.TB, cluster ed25519.PrivateKey, by, of actor, d time.Dur
 	return c
 }
 
-// forgeEndorsement signs an endorsement as a thief would: with any key, under any chain, for any grant.
+// forgeEndorsement signs an endorsement as a thief would, with any key, under any chain, for any grant.
 func forgeEndorsement(t testing.TB, by ed25519.PrivateKey, chain, of *Credential, change func(*wirepb.EndorsementBody)) *wirepb.Credential {
 	t.Helper()
 	links := of.granted()
@@ -65,9 +65,9 @@ func forgeEndorsement(t testing.TB, by ed25519.PrivateKey, chain, of *Credential
 	return w
 }
 
-// TestOneKeyEndorsesNobody has a thief of one retired inviter's key sign all that this key can sign. Nothing of it makes
-// the thief, or an inviter that it makes, current.
-func TestOneKeyEndorsesNobody(t *testing.T) {
+// TestOneStolenKeyEndorsesNobody has a thief sign all that the key of one retired inviter can sign. Nothing of that makes a
+// valid inviter of the thief, or of a peer that it lets in.
+func TestOneStolenKeyEndorsesNobody(t *testing.T) {
 	cluster := key(t)
 	a, b := granted(t, root(cluster)), granted(t, root(cluster))
 	one, two := granted(t, a.authority(cluster)), granted(t, a.authority(cluster))
@@ -79,10 +79,10 @@ func TestOneKeyEndorsesNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := credentialFromWire(forgeEndorsement(t, b.key, b.cred, a.cred, nil)); err != nil {
-		t.Fatalf("an honest one: %v", err)
+		t.Fatalf("an honest endorsement: %v", err)
 	}
 	old := endorsed(t, cluster, b, a, -time.Hour)
-	again := forgeEndorsement(t, b.key, b.cred, one.cred, nil) // that of another grant
+	again := forgeEndorsement(t, b.key, b.cred, one.cred, nil) // the endorsement of another grant
 	again.Endorsement = old.endorsement.wire
 	for name, w := range map[string]*wirepb.Credential{
 		"itself":                            forgeEndorsement(t, a.key, a.cred, a.cred, nil),
@@ -99,16 +99,16 @@ func TestOneKeyEndorsesNobody(t *testing.T) {
 		"under a chain that it made itself": forgeEndorsement(t, a.key, generations(t, key(t), 1)[0].cred, one.cred, nil),
 	} {
 		if c, err := credentialFromWire(w); !errors.Is(err, ErrBadCredential) {
-			t.Errorf("%s: %+v, %v", name, c, err)
+			t.Errorf("%s: got %+v, %v, want ErrBadCredential", name, c, err)
 		}
 	}
 	h, _ := bareOf(t, cluster)
 	for name, c := range map[string]*Credential{"a grant alone": a.cred, "a grant of its own": one.cred, "the old endorsement": old} {
 		if _, err := h.admission.check(c.id, c.toWire(), time.Now()); !errors.Is(err, ErrExpired) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want ErrExpired", name, err)
 		}
 	}
-	// Whom it lets in is no member either.
+	// Nor is a peer that it lets in a member.
 	for name, chain := range map[string]*Credential{"the old endorsement": old, "the grant": a.cred} {
 		long := *chain
 		long.NotAfter = time.Now().Add(time.Hour)
@@ -118,18 +118,18 @@ func TestOneKeyEndorsesNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := h.admission.check(w.id, c.toWire(), time.Now()); !errors.Is(err, ErrExpired) {
-			t.Errorf("one that it lets in under %s: %v", name, err)
+			t.Errorf("a peer that it lets in under %s: got %v, want ErrExpired", name, err)
 		}
 	}
-	// No honest inviter endorses it, because its credential has ended.
+	// No honest inviter endorses it, because its credential has expired.
 	id := a.cred.cluster
 	q := &wirepb.JoinRequest{Cluster: id[:], Credential: old.toWire(), Grants: []*wirepb.Credential{a.cred.toWire()}, Endorsed: true}
 	if _, err := h.issuer.decide(a.id, q, time.Now()); !errors.Is(err, ErrExpired) {
-		t.Errorf("an honest inviter: %v", err)
+		t.Errorf("an honest inviter: got %v, want ErrExpired", err)
 	}
 }
 
-// bareOf is bare for a given cluster: a host without a network and without the cluster key, with a grant.
+// bareOf is like bare, for a given cluster: a host without a network and without the cluster key, with a grant.
 func bareOf(t testing.TB, cluster ed25519.PrivateKey) (*Host, actor) {
 	t.Helper()
 	h, _ := bare(t)
@@ -146,8 +146,8 @@ func bareOf(t testing.TB, cluster ed25519.PrivateKey) (*Host, actor) {
 	return h, me
 }
 
-// TestEndorsementsOfDoubtfulForm parses endorsements that no honest inviter would sign.
-func TestEndorsementsOfDoubtfulForm(t *testing.T) {
+// TestMalformedEndorsementsAreRefused parses endorsements that no honest inviter would sign.
+func TestMalformedEndorsementsAreRefused(t *testing.T) {
 	cluster, other := key(t), key(t)
 	a, b := granted(t, root(cluster)), granted(t, root(cluster))
 	alien := granted(t, root(other))
@@ -178,28 +178,28 @@ func TestEndorsementsOfDoubtfulForm(t *testing.T) {
 		"too large":                large,
 	} {
 		if c, err := credentialFromWire(w); !errors.Is(err, ErrBadCredential) {
-			t.Errorf("%s: %+v, %v", name, c, err)
+			t.Errorf("%s: got %+v, %v, want ErrBadCredential", name, c, err)
 		}
 	}
 	if _, err := short[1].authority(cluster).sign(overShort, time.Now().Add(time.Hour)); !errors.Is(err, ErrBadCredential) {
-		t.Errorf("a grant below a link that is none: %v", err)
+		t.Errorf("a grant below a link of no inviter: got %v, want ErrBadCredential", err)
 	}
 	overShort.Roles, overShort.LetInBy = uint32(RoleWorker), nil
 	if _, err := a.authority(cluster).sign(overShort, time.Now().Add(time.Hour)); !errors.Is(err, ErrBadCredential) {
-		t.Errorf("a grant for a worker: %v", err)
+		t.Errorf("a grant for a worker: got %v, want ErrBadCredential", err)
 	}
 }
 
-// TestEndorsementsEnd checks that an inviter and those that it let in are current as long as its endorsement lasts, and
-// that an inviter that is lost takes nothing with it.
-func TestEndorsementsEnd(t *testing.T) {
+// TestCredentialsEndWithTheirEndorsement checks that an inviter and those that it let in have valid credentials for as long as its
+// endorsement lasts. The loss of the inviter that let it in changes nothing.
+func TestCredentialsEndWithTheirEndorsement(t *testing.T) {
 	cluster := key(t)
 	h, _ := bareOf(t, cluster)
 	a, b := granted(t, root(cluster)), granted(t, root(cluster))
 	c := granted(t, a.authority(cluster)) // a is lost: nobody endorses it
 	c.cred = endorsed(t, cluster, b, c, 28*24*time.Hour)
 	w := guest(t, c.authority(cluster), RoleWorker)
-	now := time.Now() // after all of them: none lasts longer than its time from here
+	now := time.Now() // later than all of them, so that none lasts longer than its time from here
 	for _, x := range []struct {
 		who   actor
 		after time.Duration
@@ -211,10 +211,10 @@ func TestEndorsementsEnd(t *testing.T) {
 		{c, 29 * 24 * time.Hour, ErrExpired},
 		{w, 59 * time.Minute, nil},
 		{w, time.Hour, ErrExpired},
-		{c, -10 * time.Minute, nil}, // by a clock that is slow
+		{c, -10 * time.Minute, nil}, // a slow clock
 	} {
 		if _, err := h.admission.check(x.who.id, x.who.cred.toWire(), now.Add(x.after)); !errors.Is(err, x.want) {
-			t.Errorf("%s after %s: %v, want %v", x.who.cred.Roles, x.after, err, x.want)
+			t.Errorf("%s after %s: got %v, want %v", x.who.cred.Roles, x.after, err, x.want)
 		}
 	}
 	if !w.cred.InvitersEnd().Equal(c.cred.NotAfter) || !c.cred.InvitersEnd().Equal(c.cred.NotAfter) {
@@ -222,12 +222,13 @@ func TestEndorsementsEnd(t *testing.T) {
 	}
 	late, err := c.authority(cluster).issue(newActor(t).id, RoleWorker, now.Add(365*24*time.Hour))
 	if err != nil || !late.NotAfter.Equal(c.cred.NotAfter) {
-		t.Errorf("a guest lasts until %s, its inviter until %s, %v", late.NotAfter, c.cred.NotAfter, err)
+		t.Errorf("got a guest until %s, want the end of its inviter, %s; %v", late.NotAfter, c.cred.NotAfter, err)
 	}
 }
 
-// TestEndorsementsOfRevokedInviters revokes who signed an endorsement, and who let that one in.
-func TestEndorsementsOfRevokedInviters(t *testing.T) {
+// TestEndorsementOfARevokedInviterIsTainted revokes the inviter that signed an endorsement, and the one that let that inviter
+// in.
+func TestEndorsementOfARevokedInviterIsTainted(t *testing.T) {
 	cluster := key(t)
 	a, b := granted(t, root(cluster)), granted(t, root(cluster))
 	c := granted(t, b.authority(cluster))
@@ -247,23 +248,23 @@ func TestEndorsementsOfRevokedInviters(t *testing.T) {
 		r := opened(t, cluster, disk{})
 		merged(t, r, said(t, root(cluster), x.say))
 		if r.verdict(byB) != x.b || r.verdict(byC) != x.c || r.verdict(w.cred) != x.of {
-			t.Errorf("%s: %v, %v, %v", name, r.verdict(byB), r.verdict(byC), r.verdict(w.cred))
+			t.Errorf("%s: got verdicts %v, %v, %v, want r.verdict(byB) = %v, r.verdict(byC) = %v and r.verdict(w.cred) = %v", name, r.verdict(byB), r.verdict(byC), r.verdict(w.cred), x.b, x.c, x.of)
 		}
 	}
 	r := opened(t, cluster, disk{})
 	merged(t, r, said(t, b.authority(cluster), word{peer: c.id, number: 1}))
 	if r.verdict(byC) != tainted {
-		t.Error("who let the endorser in revoked it; the endorsement stands")
+		t.Error("the endorsement by an inviter that was revoked by its own inviter is valid, want tainted")
 	}
 	merged(t, r, said(t, c.authority(cluster), word{peer: a.id, number: 1, withInvited: true}))
 	if r.verdict(byB) != valid {
-		t.Error("who endorses an inviter can revoke it")
+		t.Error("an inviter was revoked by one that endorses it, want that this has no effect")
 	}
 }
 
-// TestWhatAnInviterEndorses asks an honest inviter. It endorses grants that give what the present credential gives and say
-// who let the holder in; for others it signs as for a guest.
-func TestWhatAnInviterEndorses(t *testing.T) {
+// TestInviterEndorsesHonestGrantsOnly asks an honest inviter. It endorses grants that give the same roles as the present
+// credential and name the peer that let the holder in. For others it signs as for a guest.
+func TestInviterEndorsesHonestGrantsOnly(t *testing.T) {
 	cluster := key(t)
 	h, me := bareOf(t, cluster)
 	a := guest(t, root(cluster), AllRoles)
@@ -303,11 +304,11 @@ func TestWhatAnInviterEndorses(t *testing.T) {
 	} {
 		s, err := ask(x.show, x.grants...)
 		if err != nil || (s.own.endorsement != nil) != x.endorses || s.grant == nil {
-			t.Errorf("%s: %+v, %v", name, s, err)
+			t.Errorf("%s: got %+v, %v, want a grant, and an endorsement: %v", name, s, err, x.endorses)
 		}
 	}
 	if _, err := ask(a, good, good, good, good); !errors.Is(err, ErrBadCredential) {
-		t.Errorf("too many grants: %v", err)
+		t.Errorf("more grants than allowed: got %v, want ErrBadCredential", err)
 	}
 	merged(t, h.revoked, said(t, root(cluster), word{peer: byB.id}))
 	through, err := byB.authority(cluster).grant(a.cred, nil, time.Now().Add(time.Hour))
@@ -315,7 +316,7 @@ func TestWhatAnInviterEndorses(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s, err := ask(a, through); err != nil || s.own.endorsement != nil {
-		t.Errorf("a grant that a revoked peer signed: %+v, %v", s, err)
+		t.Errorf("a grant signed by a revoked peer: got %+v, %v, want no endorsement", s, err)
 	}
 
 	// A daemon of the version before would lose the endorsement.
@@ -328,11 +329,11 @@ func TestWhatAnInviterEndorses(t *testing.T) {
 	g := guest(t, root(cluster), RoleWorker)
 	q := &wirepb.JoinRequest{Cluster: id[:], Credential: g.cred.toWire()}
 	if _, err := h.issuer.decide(g.id, q, time.Now()); !errors.Is(err, ErrNotInviter) {
-		t.Errorf("for a daemon of the version before: %v", err)
+		t.Errorf("a daemon of the version before: got %v, want ErrNotInviter", err)
 	}
 	q.Endorsed = true
 	if s, err := h.issuer.decide(g.id, q, time.Now()); err != nil || s.own.endorsement == nil || s.grant != nil {
-		t.Errorf("for a worker: %+v, %v", s, err)
+		t.Errorf("a worker: got %+v, %v, want an endorsement without a grant", s, err)
 	}
 }
 
@@ -342,8 +343,8 @@ func (a actor) endorseBy(t *testing.T, cluster ed25519.PrivateKey, of *Credentia
 	return by.authority(cluster).endorse(of, time.Now().Add(time.Hour))
 }
 
-// TestGrantsThatAreKept offers an inviter more grants than it keeps, most of them by inviters of one family.
-func TestGrantsThatAreKept(t *testing.T) {
+// TestGrantsOfSeveralFamiliesAreKept offers an inviter more grants than it keeps. Most are by inviters of one family.
+func TestGrantsOfSeveralFamiliesAreKept(t *testing.T) {
 	cluster := key(t)
 	a, b := granted(t, root(cluster)), granted(t, root(cluster))
 	me := newActor(t)
@@ -352,7 +353,7 @@ func TestGrantsThatAreKept(t *testing.T) {
 		m = m.withGrant(grantOf(t, granted(t, a.authority(cluster)).authority(cluster), me))
 	}
 	if len(m.grants) != maxGrants || firm(m.grants) {
-		t.Errorf("%d grants, firm: %t", len(m.grants), firm(m.grants))
+		t.Errorf("got %d grants, firm: %t, want the most that are kept, not firm", len(m.grants), firm(m.grants))
 	}
 	m = m.withGrant(grantOf(t, granted(t, b.authority(cluster)).authority(cluster), me))
 	if !firm(m.grants) || len(m.grants) != maxGrants {
@@ -368,13 +369,13 @@ func TestGrantsThatAreKept(t *testing.T) {
 	merged(t, r, said(t, root(cluster), word{peer: b.id}))
 	end := time.Now().Add(time.Hour)
 	if left := m.without(r, end); len(left.grants) != len(m.grants)-1 || len(m.grants) != maxGrants {
-		t.Errorf("%d of %d grants are left without those of a revoked peer", len(left.grants), len(m.grants))
+		t.Errorf("got %d of %d grants without those of a revoked peer, want one fewer", len(left.grants), len(m.grants))
 	}
 	if left := m.without(r, end.Add(grantLife)); len(left.grants) != 0 {
-		t.Errorf("%d grants are left that have ended", len(left.grants))
+		t.Errorf("got %d expired grants, want 0", len(left.grants))
 	}
 	if m = m.withGrant(grantOf(t, root(cluster), me)); len(m.grants[0].links) != 1 {
-		t.Error("that of the cluster key is not the first")
+		t.Error("the grant of the cluster key is not the first")
 	}
 	m.own, m.cluster, m.key = guest(t, root(cluster), AllRoles).cred, a.cred.cluster, a.cred.key
 	c, err := root(cluster).issue(me.id, AllRoles, time.Now().Add(time.Hour))
@@ -388,18 +389,18 @@ func TestGrantsThatAreKept(t *testing.T) {
 	}
 	again, err := loadMembership(d, me.identity)
 	if err != nil || len(again.grants) != len(m.grants) || !bytes.Equal(again.grants[0].encode(), m.grants[0].encode()) {
-		t.Errorf("from disk: %+v, %v", again, err)
+		t.Errorf("read from disk: got %+v, %v, want the same grants", again, err)
 	}
 	if err := saveMembership(d, m.withGrant(b.cred)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := loadMembership(d, me.identity); err == nil {
-		t.Error("loaded a grant of another")
+		t.Error("a grant of another peer was loaded")
 	}
 }
 
-// TestLongestEndorsedCredential checks that the longest credential with its endorsement has room in a hello.
-func TestLongestEndorsedCredential(t *testing.T) {
+// TestLongestEndorsedCredentialFitsAHello checks that the longest credential with its endorsement fits a hello.
+func TestLongestEndorsedCredentialFitsAHello(t *testing.T) {
 	cluster := key(t)
 	labels := map[string]string{}
 	for i := range maxSignedLabels {
@@ -427,7 +428,7 @@ func TestLongestEndorsedCredential(t *testing.T) {
 		}
 		m := &wirepb.Hello{Credential: w.toWire(), Name: strings.Repeat("\U00010348", MaxName), Revoked: make([]byte, 32)}
 		if n := proto.Size(m); n > limitOf(HelloID) {
-			t.Errorf("%s: %d bytes of %d", name, n, limitOf(HelloID))
+			t.Errorf("%s: got %d bytes, want at most %d", name, n, limitOf(HelloID))
 		} else {
 			t.Logf("%s: %d bytes of %d", name, n, limitOf(HelloID))
 		}

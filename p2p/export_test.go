@@ -68,7 +68,7 @@ func IssueTo(t *testing.T, h *Host) *Credential {
 // Shown returns the credential that h shows.
 func Shown(h *Host) *Credential { return h.own.load().own }
 
-// Firm reports whether h can be endorsed by others than those that let it in.
+// Firm reports whether h can be endorsed by other inviters than those that let it in.
 func Firm(h *Host) bool { return firm(h.own.load().grants) }
 
 // Endorsed reports whether the credential that h shows has an endorsement.
@@ -80,13 +80,13 @@ func (h *Host) Check(c *Credential) error {
 	return err
 }
 
-// StopRenewals keeps h from renewing credentials until resume is called.
+// StopRenewals makes h renew no credentials until resume is called.
 func StopRenewals(h *Host) (resume func()) {
 	h.own.changing <- struct{}{}
 	return func() { <-h.own.changing }
 }
 
-// SayAnyway has h sign and spread a revocation that it has no right to, as a hostile member would.
+// SayAnyway makes h sign and spread a revocation that it has no right to, as a hostile member would.
 func SayAnyway(t *testing.T, h *Host, p job.Peer, withInvited bool) {
 	t.Helper()
 	id, err := peer.Decode(string(p))
@@ -104,14 +104,14 @@ func SayAnyway(t *testing.T, h *Host, p job.Peer, withInvited bool) {
 	h.spreader.news <- struct{}{}
 }
 
-// SaidBy returns how many revocations by h another host knows.
+// SaidBy returns the number of revocations by h that another host knows.
 func SaidBy(knower, h *Host) int {
 	knower.revoked.mu.Lock()
 	defer knower.revoked.mu.Unlock()
 	return len(knower.revoked.stands.by[h.own.identity.id])
 }
 
-// ForgeYears returns a credential for a new key that h signs for years, whatever its own says.
+// ForgeYears returns a credential for a new key that h signs for years, beyond the end of its own.
 func ForgeYears(t *testing.T, h *Host) *Credential {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(rand.Reader)
@@ -132,7 +132,7 @@ func ForgeYears(t *testing.T, h *Host) *Credential {
 	return c
 }
 
-// CheckTwinProofs checks which proofs count, and which of two daemons is the younger.
+// CheckTwinProofs checks which proofs are valid, and which of two daemons is the younger one.
 func CheckTwinProofs(t *testing.T) {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(rand.Reader)
@@ -148,10 +148,10 @@ func CheckTwinProofs(t *testing.T) {
 	other[0] = 1
 	good := tw.prove(nonce, nil)
 	if !proves(me.id, nonce, good) {
-		t.Error("a good proof does not count")
+		t.Error("a valid proof was refused")
 	}
 	if proves(me.id, other, good) {
-		t.Error("a proof counts again")
+		t.Error("a proof was accepted for another nonce")
 	}
 	for name, change := range map[string]func(p *wirepb.TwinProof){
 		"age":       func(p *wirepb.TwinProof) { p.AgeNs++ },
@@ -161,12 +161,12 @@ func CheckTwinProofs(t *testing.T) {
 	} {
 		p := tw.prove(nonce, nil)
 		if change(p); proves(me.id, nonce, p) {
-			t.Errorf("%s: a changed proof counts", name)
+			t.Errorf("%s: a changed proof was accepted", name)
 		}
 	}
 	if p := tw.prove(nonce, nil); true {
 		if p.Loser = tw.instance[:]; proves(me.id, nonce, p) {
-			t.Error("a proof with a loser that was not signed counts")
+			t.Error("a proof with a loser that was not signed was accepted")
 		}
 	}
 	two := func() (a, b *Twins) { // of the same key; a has the lower number
@@ -179,7 +179,7 @@ func CheckTwinProofs(t *testing.T) {
 	asks := func(who, whom *Twins, age, other, late time.Duration) (stops bool) {
 		p := whom.prove(nonce, who.instance[:])
 		if !proves(me.id, nonce, p) {
-			t.Fatal("a proof does not count")
+			t.Fatal("a valid proof was refused")
 		}
 		p.AgeNs = int64(other)
 		return who.loses(p, age+late)
@@ -187,13 +187,13 @@ func CheckTwinProofs(t *testing.T) {
 	for _, c := range []struct{ a, b time.Duration }{{time.Hour, time.Second}, {time.Second, time.Hour}} {
 		a, b := two()
 		if got, want := asks(a, b, c.a, c.b, 0), c.a < c.b; got != want {
-			t.Errorf("of %s and %s: the first stops: %v", c.a, c.b, got)
+			t.Errorf("ages %s and %s, first stops: got %v, want %v", c.a, c.b, got, want)
 		}
 		if got, want := asks(b, a, c.b, c.a, 0), c.b < c.a; got != want {
-			t.Errorf("of %s and %s: the second stops: %v", c.a, c.b, got)
+			t.Errorf("ages %s and %s, second stops: got %v, want %v", c.a, c.b, got, want)
 		}
 	}
-	// Whatever the difference and however late the answers, one of two stops, and one does not.
+	// Whatever the difference and however late the answers, exactly one of the two stops.
 	for _, bFirst := range []bool{false, true} {
 		for _, late := range []time.Duration{0, time.Millisecond, 400 * time.Millisecond, time.Second} {
 			for d := -4 * time.Second; d <= 4*time.Second; d += 100 * time.Millisecond {
@@ -207,17 +207,17 @@ func CheckTwinProofs(t *testing.T) {
 					aStops = asks(a, b, time.Minute, time.Minute+d, late)
 				}
 				if !aStops && !bStops {
-					t.Errorf("the second is older by %s, and answers take %s: none stops", d, late)
+					t.Errorf("the second is older by %s, and answers take %s: none stops, want one", d, late)
 				}
 				if aStops && asks(b, a, time.Minute+d, time.Minute, 0) || bStops && asks(a, b, time.Minute, time.Minute+d, 0) {
-					t.Errorf("the second is older by %s, and answers take %s: both stop", d, late)
+					t.Errorf("the second is older by %s, and answers take %s: both stop, want one", d, late)
 				}
 			}
 		}
 	}
 }
 
-// CheckTwinSightings checks that old sightings make room for new ones.
+// CheckTwinSightings checks that new sightings displace old ones.
 func CheckTwinSightings(t *testing.T) {
 	t.Helper()
 	tw := newTwins(nil, connected{}, nil, nil, slog.New(slog.DiscardHandler))
@@ -225,11 +225,11 @@ func CheckTwinSightings(t *testing.T) {
 		tw.note(peer.ID(fmt.Sprint("old ", i)), "here", "there")
 	}
 	if len(tw.seen) != maxSightings {
-		t.Fatalf("%d sightings", len(tw.seen))
+		t.Fatalf("got %d sightings, want %v", len(tw.seen), maxSightings)
 	}
 	time.Sleep(twinKept)
 	tw.note("new", "here", "there")
 	if len(tw.seen) != 1 {
-		t.Errorf("%d sightings, want the new one alone", len(tw.seen))
+		t.Errorf("got %d sightings, want the new one alone", len(tw.seen))
 	}
 }

@@ -1,6 +1,6 @@
 package p2p_test
 
-// What strangers cost: floods of connections, streams and bytes, and an honest host that joins meanwhile.
+// What strangers cost: floods of connections, streams and bytes, with an honest host that joins at the same time.
 
 import (
 	"context"
@@ -42,7 +42,7 @@ func TestStrangersStreamsAreBounded(t *testing.T) {
 		}
 		until(t, time.Second, "the connection is ended", conn.IsClosed)
 		if opened < 16 || opened > 60 || time.Since(begin) > time.Second {
-			t.Errorf("cut off after %d streams and %s", opened, time.Since(begin))
+			t.Errorf("cut off after %d streams and %s, want 16 to 60 streams and at most 1 s", opened, time.Since(begin))
 		}
 	})
 }
@@ -62,7 +62,7 @@ func TestStrangersBytesAreBounded(t *testing.T) {
 				t.Fatal(err)
 			}
 			greeting := []byte("\x13/multistream/1.0.0\n")
-			if i == 0 { // the gate waits for what the first stream asks for, and reads the others later
+			if i == 0 { // the gate waits for the bytes that the first stream announces, and reads the others later
 				if _, err := s.Write(greeting); err != nil {
 					t.Fatal(err)
 				}
@@ -72,15 +72,16 @@ func TestStrangersBytesAreBounded(t *testing.T) {
 		}
 		until(t, time.Second, "the connection is ended", conn.IsClosed)
 		if took := time.Since(begin); took > 200*time.Millisecond {
-			t.Errorf("cut off after %s", took)
+			t.Errorf("cut off after %s, want at most 200 ms", took)
 		}
 	})
 }
 
-// TestHonestJoinDuringAFlood has strangers hold as many connections as they get over simulated QUIC, in the network of
-// an honest host. The honest host joins within three seconds. It did so before strangers had places, too: this guards that
-// the places cost nobody that. What kept an honest host out is TestHalfOpenConnections in e2e.
-func TestHonestJoinDuringAFlood(t *testing.T) {
+// TestHonestHostJoinsDuringAFlood has strangers hold as many connections as they get over simulated QUIC, in the network of
+// an honest host. The honest host joins within three seconds. It did so before there was a limited number of places for
+// strangers, too: the test guards that this limit does no harm. The flood that kept honest hosts out is in
+// TestHalfOpenConnections in e2e.
+func TestHonestHostJoinsDuringAFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nw := p2ptest.New(t, 2, p2ptest.Options{Strangers: 2})
 		ctx, stop := context.WithCancel(t.Context())
@@ -106,7 +107,7 @@ func TestHonestJoinDuringAFlood(t *testing.T) {
 	})
 }
 
-// holdMany opens connections until ctx ends. On each it begins one stream, and says no more.
+// holdMany opens connections until ctx ends. On each it begins one stream and sends nothing more.
 func holdMany(ctx context.Context, c *p2ptest.Stranger, to string) {
 	var held []transport.CapableConn
 	defer func() {
@@ -127,8 +128,8 @@ func holdMany(ctx context.Context, c *p2ptest.Stranger, to string) {
 	}
 }
 
-// A stranger that opens a stream and says no more is cut off after five seconds, handshakes included.
-func TestSilentStrangerIsCutOffInTime(t *testing.T) {
+// A stranger that opens a stream and sends nothing more is cut off after five seconds, handshakes included.
+func TestSilentStrangerIsCutOffAfterFiveSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nw := p2ptest.New(t, 1, p2ptest.Options{})
 		begin := time.Now()
@@ -150,8 +151,8 @@ func TestSilentStrangerIsCutOffInTime(t *testing.T) {
 	})
 }
 
-// A hundred hosts of one network that come at the same moment all get places, over simulated QUIC.
-func TestHundredStrangersAtOnce(t *testing.T) {
+// A hundred hosts of one network that connect at the same moment all get places, over simulated QUIC.
+func TestHundredStrangersAtOnceGetPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nw := p2ptest.New(t, 1, p2ptest.Options{})
 		conns := make([]transport.CapableConn, 100)
@@ -175,18 +176,18 @@ func TestHundredStrangersAtOnce(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		pass(2 * time.Second) // those without a place are ended at once
+		pass(2 * time.Second) // connections without a place are closed at once
 		for i, c := range conns {
 			if c == nil || c.IsClosed() {
-				t.Errorf("stranger %d was turned away", i)
+				t.Errorf("stranger %d was refused, want that it gets a place", i)
 			}
 		}
 	})
 }
 
-// The same over TCP, at one address: this daemon greets each of them, which it does only after a place is given. One without
-// a place is reset before.
-func TestHundredStrangersAtOnceOverTCP(t *testing.T) {
+// The same over TCP, at one address. This daemon greets a host only after it has a place; one without a place is reset
+// before.
+func TestHundredStrangersAtOnceGetPlacesOverTCP(t *testing.T) {
 	h := start(t, config(kinds["tcp"]))
 	info, err := peer.AddrInfoFromString(h.Addrs()[0])
 	if err != nil {
@@ -210,7 +211,7 @@ func TestHundredStrangersAtOnceOverTCP(t *testing.T) {
 			if _, err := c.Read(make([]byte, 1)); err != nil {
 				t.Error(err)
 			}
-			come.Wait() // nobody leaves before all have come
+			come.Wait() // nobody leaves before all have connected
 		})
 	}
 	greeted.Wait()

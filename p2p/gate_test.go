@@ -1,6 +1,6 @@
 package p2p_test
 
-// The gate on real TCP and QUIC sockets: what a libp2p client without a credential can do.
+// The gate on real TCP and QUIC sockets, and what a libp2p client without a credential can do there.
 
 import (
 	"context"
@@ -105,7 +105,7 @@ func TestStrangerGetsOnlyHelloAndJoin(t *testing.T) {
 				protocol.ID(fmt.Sprintf("/muster/%s/kad/1.0.0", h.Cluster())),
 			} {
 				if _, err := open(t, c, id, forbidden); !errors.Is(err, msmux.ErrNotSupported[protocol.ID]{}) {
-					t.Errorf("%s: %v, want that it is not served", forbidden, err)
+					t.Errorf("%s: got %v, want that it is not served", forbidden, err)
 				}
 			}
 			s, err := open(t, c, id, p2p.HelloID)
@@ -117,7 +117,7 @@ func TestStrangerGetsOnlyHelloAndJoin(t *testing.T) {
 			}
 			var r wirepb.HelloReply
 			if err := pbio.NewDelimitedReader(s, 4096).ReadMsg(&r); err != nil || r.GetCode() == 0 || r.GetCredential() != nil {
-				t.Errorf("hello without a credential: %v, %v", &r, err)
+				t.Errorf("hello without a credential: got %v, %v, want a refusal", &r, err)
 			}
 			s, err = open(t, c, id, p2p.JoinID)
 			if err != nil {
@@ -128,7 +128,7 @@ func TestStrangerGetsOnlyHelloAndJoin(t *testing.T) {
 			}
 			var j wirepb.JoinReply
 			if err := pbio.NewDelimitedReader(s, 4096).ReadMsg(&j); err != nil || j.GetCode() == 0 || j.GetCredential() != nil {
-				t.Errorf("join without a token: %v, %v", &j, err)
+				t.Errorf("join without a token: got %v, %v, want a refusal", &j, err)
 			}
 			if n := len(h.Libp2p().Network().Peers()); n != 0 {
 				t.Errorf("libp2p sees %d peers, want none", n)
@@ -157,8 +157,8 @@ func TestSilentStrangerIsCutOff(t *testing.T) {
 	}
 }
 
-// wantCut waits until the connection that started at begin is gone. How late that is depends on the machine:
-// TestSilentStrangerIsCutOffInTime and TestStrangerThatWaitsIsClosed have a fake clock.
+// wantCut waits until the connection that started at begin has ended. The upper bound of the time depends on the
+// machine; TestSilentStrangerIsCutOffAfterFiveSeconds and TestStrangerThatWaitsIsClosed check it with a fake clock.
 func wantCut(t *testing.T, c host.Host, id peer.ID, begin time.Time) {
 	t.Helper()
 	gone := make(chan struct{})
@@ -174,7 +174,7 @@ func wantCut(t *testing.T, c host.Host, id peer.ID, begin time.Time) {
 		}
 	}
 	if took := time.Since(begin); took < 5*time.Second {
-		t.Errorf("cut off after %s, want 5 s", took)
+		t.Errorf("cut off after %s, want at least 5 s", took)
 	}
 }
 
@@ -188,13 +188,13 @@ func TestStrangerWithManyStreamsIsCutOff(t *testing.T) {
 		}
 	}
 	if tries > 20 {
-		t.Errorf("%d streams were served", tries)
+		t.Errorf("%d streams were served, want at most 20", tries)
 	}
 }
 
-// TestJoinOverRealSockets founds a cluster, invites a daemon and joins it, over real sockets. After that, every
+// TestJoinedHostIsServedEveryProtocol founds a cluster, invites a daemon and lets it join, over real sockets. After that, every
 // protocol is served.
-func TestJoinOverRealSockets(t *testing.T) {
+func TestJoinedHostIsServedEveryProtocol(t *testing.T) {
 	for kind, listen := range kinds {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
@@ -206,18 +206,18 @@ func TestJoinOverRealSockets(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !strings.HasPrefix(inv.Token, "muster1-") || inv.Cluster != a.Cluster() {
-				t.Errorf("invitation %+v", inv)
+				t.Errorf("got invitation %+v, want a token muster1-… of the own cluster", inv)
 			}
 			cfg = config(listen)
 			cfg.DataDir, cfg.Name, cfg.Bootstrap, cfg.Token = t.TempDir(), "joiner", inv.Bootstrap, inv.Token
 			b := start(t, cfg)
 			if b.Cluster() != a.Cluster() || !b.ClusterKey().Equal(a.ClusterKey()) {
-				t.Errorf("b is of cluster %q, a of %q", b.Cluster(), a.Cluster())
+				t.Errorf("b is in cluster %q, want that of a, %q, with the same key", b.Cluster(), a.Cluster())
 			}
 			sub := a.Subscribe()
 			defer sub.Close()
 			if e, err := sub.Next(t.Context()); err != nil || e.Kind != p2p.MemberUp || e.Peer != b.Peer() || e.Name != "joiner" {
-				t.Fatalf("event %+v, %v", e, err)
+				t.Fatalf("got event %+v, %v, want that b is up", e, err)
 			}
 			if err := a.Handle(p2p.SessionID, func(s network.Stream) { _, _ = io.Copy(s, s); s.Close() }); err != nil {
 				t.Fatal(err)
@@ -237,7 +237,7 @@ func TestJoinOverRealSockets(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got, err := io.ReadAll(s); err != nil || string(got) != "ping" {
-				t.Errorf("echo = %q, %v", got, err)
+				t.Errorf("echo = %q, %v, want %q", got, err, "ping")
 			}
 			if r := <-ping.Ping(t.Context(), b.Libp2p(), id); r.Error != nil {
 				t.Errorf("ping: %v", r.Error)
@@ -246,8 +246,8 @@ func TestJoinOverRealSockets(t *testing.T) {
 	}
 }
 
-// TestForgedCredentials says hello over a raw connection with credentials that must be refused.
-func TestForgedCredentials(t *testing.T) {
+// TestForgedCredentialsAreRefused says hello over a raw connection with credentials that must be refused.
+func TestForgedCredentialsAreRefused(t *testing.T) {
 	h := start(t, config(kinds["tcp"]))
 	_, foreign, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -261,9 +261,9 @@ func TestForgedCredentials(t *testing.T) {
 	cfg.Given = given
 	other := start(t, cfg)
 	if err := other.ConnectAddr(t.Context(), h.Addrs()[0]); !errors.Is(err, p2p.ErrWrongCluster) {
-		t.Errorf("a member of another cluster: %v, want %v", err, p2p.ErrWrongCluster)
+		t.Errorf("a member of another cluster: got %v, want %v", err, p2p.ErrWrongCluster)
 	}
 	if n := len(h.Members()) + len(other.Members()); n != 0 {
-		t.Errorf("%d members, want none", n)
+		t.Errorf("got %d members, want none", n)
 	}
 }

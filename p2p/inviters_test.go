@@ -1,6 +1,6 @@
 package p2p_test
 
-// Clusters that lose hosts with the role inviter, the founder too, on a simulated network.
+// Clusters that lose hosts with the role inviter, also the founder, on a simulated network.
 
 import (
 	"errors"
@@ -15,11 +15,11 @@ import (
 
 const (
 	shortLife = 2 * time.Minute
-	// twoYears is as many lives of credentials as there are in two years with the default of a week.
+	// twoYears is the number of lifetimes of credentials in two years, with the default of a week.
 	twoYears = 104 * shortLife
 )
 
-// lost starts n hosts, of which the first is the founder. The others join at the given hosts, with the given roles.
+// lost starts n hosts. The first is the founder; the others join at the given hosts, with the given roles.
 func lost(t *testing.T, n int) (nw *p2ptest.Net, join func(i, at int, roles p2p.Roles)) {
 	t.Helper()
 	nw = p2ptest.New(t, n, p2ptest.Options{Strangers: n, Dirs: true, Config: func(_ int, c *p2p.Config) { c.CredentialLife = shortLife }})
@@ -38,13 +38,13 @@ func alive(t *testing.T, when string, nw *p2ptest.Net, hosts ...int) {
 	for _, i := range hosts {
 		c := nw.Hosts[i].Credential()
 		if left := time.Until(c.NotAfter); left < shortLife/4 || connected(nw.Hosts[i]) < len(hosts)-1 {
-			t.Errorf("%s: host %d (%s) has %s left and is connected to %d of %d", when, i, c.Roles, left, connected(nw.Hosts[i]), len(hosts)-1)
+			t.Errorf("%s: host %d (%s) has %s left, want at least %s, and is connected to %d hosts, want %d", when, i, c.Roles, left, shortLife/4, connected(nw.Hosts[i]), len(hosts)-1)
 		}
 	}
 }
 
-// TestLossOfAnyInviterCostsNothing loses the founder for good, and two years later the first inviter, too. All that they
-// let in stay members, and new hosts join. Then the founder comes back.
+// TestLossOfAnyInviterCostsNothing loses the founder for good, and two years later the first inviter, too. All peers
+// that they let in stay members, and new hosts join. Then the founder comes back.
 func TestLossOfAnyInviterCostsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nw, join := lost(t, 8)
@@ -92,13 +92,13 @@ func TestLossOfAnyInviterCostsNothing(t *testing.T) {
 	})
 }
 
-// TestInviterOfTheSecondGenerationAlone loses the founder and the one that let an inviter in. It goes on with another that
-// the founder let in, which has never met the one that is lost.
-func TestInviterOfTheSecondGenerationAlone(t *testing.T) {
+// TestInviterOfTheSecondGenerationGoesOnAlone loses the founder and the inviter that let another inviter in. That one goes on
+// with a second inviter of the founder, which never met the lost ones.
+func TestInviterOfTheSecondGenerationGoesOnAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nw, join := lost(t, 5)
 		join(1, 0, p2p.AllRoles)
-		join(2, 1, p2p.AllRoles) // let in by 1
+		join(2, 1, p2p.AllRoles) // let in by host 1
 		join(3, 0, p2p.AllRoles)
 		join(4, 2, p2p.DefaultRoles)
 		nw.Connect(2, 1)
@@ -111,9 +111,9 @@ func TestInviterOfTheSecondGenerationAlone(t *testing.T) {
 		nw.Stop(1)
 		pass(twoYears / 4)
 		alive(t, "half a year later", nw, 2, 3, 4)
-		// Who let them in has not changed.
+		// The peers that let them in have not changed.
 		if err := nw.Hosts[3].Revoke(nw.Peer(4), p2p.Revoking{Reason: "mine?"}); !errors.Is(err, p2p.ErrNotYours) {
-			t.Errorf("one that endorsed its inviter revokes a guest: %v", err)
+			t.Errorf("an inviter revokes a guest of the inviter that it endorsed: got %v, want p2p.ErrNotYours", err)
 		}
 		if err := nw.Hosts[2].Revoke(nw.Peer(4), p2p.Revoking{Reason: "mine"}); err != nil {
 			t.Error(err)
@@ -122,8 +122,8 @@ func TestInviterOfTheSecondGenerationAlone(t *testing.T) {
 	})
 }
 
-// TestLastInviterEndsWithItsEndorsement leaves one inviter. It ends after its life, and its guest with it; neither starts
-// again without a new token.
+// TestLastInviterEndsWithItsEndorsement leaves one inviter. Its credential expires after its lifetime, and so does its
+// guest's. Neither starts again without a new token.
 func TestLastInviterEndsWithItsEndorsement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nw, join := lost(t, 4)
@@ -140,25 +140,25 @@ func TestLastInviterEndsWithItsEndorsement(t *testing.T) {
 		nw.Stop(2)
 		end := nw.Hosts[1].Credential().NotAfter
 		if left := time.Until(end); left < shortLife || left > 4*shortLife {
-			t.Fatalf("the last inviter ends in %s", left)
+			t.Fatalf("the last inviter ends in %s, want %v to %v", left, shortLife, 4*shortLife)
 		}
 		pass(time.Until(end) - 15*time.Second)
 		if connected(nw.Hosts[1]) != 1 || !nw.Hosts[1].Credential().NotAfter.Equal(end) {
-			t.Errorf("before the end: %d connected, it ends at %s, not %s", connected(nw.Hosts[1]), nw.Hosts[1].Credential().NotAfter, end)
+			t.Errorf("before the end: got %d connected hosts and an end at %s, want 1 and %s", connected(nw.Hosts[1]), nw.Hosts[1].Credential().NotAfter, end)
 		}
 		pass(45 * time.Second)
 		if connected(nw.Hosts[1])+connected(nw.Hosts[3]) != 0 || nw.Hosts[3].Credential().NotAfter.After(end) {
-			t.Error("somebody outlived the last inviter")
+			t.Error("a credential outlived the last inviter")
 		}
 		nw.Stop(1)
 		if err := nw.TryStart(t.Context(), 1); !errors.Is(err, p2p.ErrExpired) || !strings.Contains(err.Error(), "muster invite") {
-			t.Errorf("it starts again: %v", err)
+			t.Errorf("the last inviter starts again: got %v, want ErrExpired with the way to rejoin", err)
 		}
 	})
 }
 
-// TestRevokedInviterEndorsesNobody revokes one of three inviters. Those that it endorsed are endorsed by others at once,
-// and it is endorsed by nobody.
+// TestRevokedInviterEndorsesNobody revokes one of three inviters. Others endorse at once those that it endorsed, and
+// nobody endorses it.
 func TestRevokedInviterEndorsesNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nw, join := lost(t, 5)

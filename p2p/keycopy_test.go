@@ -10,9 +10,9 @@ import (
 	"github.com/musterhq/muster/p2p"
 )
 
-// TestCopyOfTheClusterKey puts a copy of the founder's key into another member's data directory. From its next start on
-// the member decides about all peers.
-func TestCopyOfTheClusterKey(t *testing.T) {
+// TestCopyOfTheClusterKeyCanRevokeAnyPeer puts a copy of the founder's key into another member's data directory. From its next start on
+// that member can revoke any peer.
+func TestCopyOfTheClusterKeyCanRevokeAnyPeer(t *testing.T) {
 	cfg := config(kinds["tcp"])
 	cfg.DataDir = t.TempDir()
 	founder := start(t, cfg)
@@ -33,7 +33,7 @@ func TestCopyOfTheClusterKey(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := h.Revoke(other.Peer(), p2p.Revoking{}); !errors.Is(err, p2p.ErrNotYours) {
-			t.Errorf("a worker revokes another: %v", err)
+			t.Errorf("a worker revokes another: got %v, want p2p.ErrNotYours", err)
 		}
 	})
 	text, err := os.ReadFile(filepath.Join(cfg.DataDir, "cluster.key"))

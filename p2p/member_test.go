@@ -1,6 +1,6 @@
 package p2p_test
 
-// Joining a cluster, leaving it and finding members again, on a simulated network and a fake clock.
+// Joining a cluster, leaving it, and finding members again, on a simulated network and a fake clock.
 
 import (
 	"context"
@@ -36,7 +36,7 @@ func invite(t *testing.T, h *p2p.Host, ttl time.Duration, uses int, roles p2p.Ro
 	return inv
 }
 
-// until waits in fake time for a condition, and returns how long it took.
+// until waits in fake time for a condition and returns how long that took.
 func until(t *testing.T, most time.Duration, what string, ok func() bool) time.Duration {
 	t.Helper()
 	begin := time.Now()
@@ -44,7 +44,7 @@ func until(t *testing.T, most time.Duration, what string, ok func() bool) time.D
 	defer tick.Stop()
 	for !ok() {
 		if time.Since(begin) > most {
-			t.Fatalf("not within %s: %s", most, what)
+			t.Fatalf("waited for %s, want within it: %s", most, what)
 		}
 		<-tick.C
 	}
@@ -71,7 +71,7 @@ func isConnected(h *p2p.Host, p job.Peer) bool {
 	return ok && m.Connected
 }
 
-func TestTokens(t *testing.T) {
+func TestOnlyAValidTokenAdmits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen, log := logger()
 		nw := p2ptest.New(t, 6, p2ptest.Options{Strangers: 4, Log: log})
@@ -85,10 +85,10 @@ func TestTokens(t *testing.T) {
 			t.Helper()
 			cluster := h.Cluster()
 			if err := h.Join(t.Context(), boot, token); !errors.Is(err, want) {
-				t.Errorf("%s: %v, want %v", name, err, want)
+				t.Errorf("%s: got %v, want %v", name, err, want)
 			}
 			if h.Cluster() != cluster {
-				t.Errorf("%s: changed the cluster", name)
+				t.Errorf("%s: the cluster changed, want h.Cluster() = %v", name, cluster)
 			}
 		}
 		refuse("not a token", guest, boot, "muster1-hello", p2p.ErrBadToken)
@@ -120,13 +120,13 @@ func TestTokens(t *testing.T) {
 		refuse("expired", late, boot, short.Token, p2p.ErrTokenExpired)
 
 		if err := guest.ConnectAddr(t.Context(), nw.Addr(1)); err != nil {
-			t.Errorf("to a member that did not invite it: %v", err)
+			t.Errorf("connect to a member that did not invite it: %v", err)
 		}
 		if !isConnected(other, nw.Peer(3)) {
-			t.Error("the other member does not know it")
+			t.Error("the other member does not know the guest")
 		}
 		if err := late.ConnectAddr(t.Context(), nw.Addr(0)); !errors.Is(err, p2p.ErrWrongCluster) {
-			t.Errorf("a refused host connects: %v", err)
+			t.Errorf("a refused host connects: got %v, want p2p.ErrWrongCluster", err)
 		}
 		if err := guest.Join(t.Context(), boot, good.Token); err != nil {
 			t.Errorf("joining its own cluster again: %v", err)
@@ -149,7 +149,7 @@ func flip(token string) string {
 	return string(b)
 }
 
-func TestGuessesAreLimited(t *testing.T) {
+func TestGuessesOfTokensAreSlowedDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen, log := logger()
 		nw := p2ptest.New(t, 2, p2ptest.Options{Strangers: 1, Log: log})
@@ -161,15 +161,15 @@ func TestGuessesAreLimited(t *testing.T) {
 			}
 		}
 		if refused < 20 || len(seen.Lines("join refused")) > 10 {
-			t.Errorf("%d of 30 guesses were slowed down, %d lines logged", refused, len(seen.Lines("join refused")))
+			t.Errorf("30 guesses: got %d slowed down and %d lines, want at least 20 and at most 10", refused, len(seen.Lines("join refused")))
 		}
 		if err := nw.Hosts[1].Join(t.Context(), good.Bootstrap, good.Token); err != nil {
-			t.Errorf("the right token after that: %v", err)
+			t.Errorf("the right token after that: got %v, want no error", err)
 		}
 	})
 }
 
-func TestLostAnswerCostsNoUse(t *testing.T) {
+func TestLostAnswerToAJoinCostsNoUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen, log := logger()
 		nw := p2ptest.New(t, 3, p2ptest.Options{Strangers: 2, Dirs: true, Log: log})
@@ -181,19 +181,19 @@ func TestLostAnswerCostsNoUse(t *testing.T) {
 		cancel()
 		nw.Cut(nil)
 		if err == nil || len(seen.Lines("credential given")) != 1 {
-			t.Fatalf("the answer was not lost: %v, given %d times", err, len(seen.Lines("credential given")))
+			t.Fatalf("the answer was not lost: got error %v, and %d credentials, want an error and 1", err, len(seen.Lines("credential given")))
 		}
 		pass(time.Minute)
 		if err := nw.Hosts[1].Join(t.Context(), inv.Bootstrap, inv.Token); err != nil {
-			t.Errorf("again: %v", err)
+			t.Errorf("the same host again: got %v, want no error", err)
 		}
 		if err := nw.Hosts[2].Join(t.Context(), inv.Bootstrap, inv.Token); !errors.Is(err, p2p.ErrTokenUsed) {
-			t.Errorf("another host: %v, want %v", err, p2p.ErrTokenUsed)
+			t.Errorf("another host: got %v, want %v", err, p2p.ErrTokenUsed)
 		}
 	})
 }
 
-// TestTokenOutlivesARestart restarts the issuer: its token and the remaining uses stay valid.
+// TestTokenOutlivesARestart restarts the issuer. Its token keeps its remaining uses.
 func TestTokenOutlivesARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nw := p2ptest.New(t, 4, p2ptest.Options{Strangers: 4, Dirs: true})
@@ -211,18 +211,18 @@ func TestTokenOutlivesARestart(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := nw.Hosts[3].Join(t.Context(), inv.Bootstrap, inv.Token); !errors.Is(err, p2p.ErrTokenUsed) {
-			t.Errorf("a third use of two: %v", err)
+			t.Errorf("a third use of two: got %v, want p2p.ErrTokenUsed", err)
 		}
 		if got := nw.Hosts[2].Credential().Roles; got != p2p.RoleWorker {
 			t.Errorf("roles %s, want worker", got)
 		}
 		if _, err := nw.Hosts[2].Invite(time.Hour, 1, p2p.RoleWorker); !errors.Is(err, p2p.ErrNotInviter) {
-			t.Errorf("a worker invites: %v", err)
+			t.Errorf("a worker invites: got %v, want p2p.ErrNotInviter", err)
 		}
 	})
 }
 
-func TestStartWithToken(t *testing.T) {
+func TestStartWithTokenWaitsForTheIssuer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen, log := logger()
 		var inv p2p.Invitation
@@ -241,7 +241,7 @@ func TestStartWithToken(t *testing.T) {
 		nw.Forget(2)
 		inv = invite(t, nw.Hosts[0], time.Hour, 1, p2p.AllRoles)
 		if err := nw.TryStart(t.Context(), 2); !errors.Is(err, p2p.ErrTokenUnknown) {
-			t.Errorf("start with a made-up token: %v", err)
+			t.Errorf("start with a made-up token: got %v, want p2p.ErrTokenUnknown", err)
 		}
 
 		// The issuer is unreachable for a while: the start waits, and logs it once.
@@ -251,18 +251,18 @@ func TestStartWithToken(t *testing.T) {
 		begin := time.Now()
 		nw.Start(1)
 		if took := time.Since(begin); took < 2*time.Minute || took > 3*time.Minute {
-			t.Errorf("joined after %s", took)
+			t.Errorf("joined after %s, want 2 min to 3 min", took)
 		}
 		if n := len(seen.Lines("cannot reach the cluster yet")); n < 1 || n > 3 {
-			t.Errorf("%d lines about the wait", n)
+			t.Errorf("%d lines about the wait, want 1 to 3", n)
 		}
 		if nw.Hosts[1].Cluster() != nw.Hosts[0].Cluster() {
-			t.Error("in another cluster")
+			t.Error("joined another cluster")
 		}
 		until(t, 10*time.Second, "it connects by itself", func() bool { return connected(nw.Hosts[0]) == 1 })
 
 		nw.Stop(1)
-		nw.Start(1) // with the same token, which is used up by now
+		nw.Start(1) // with the same token, which has no uses left
 		if nw.Hosts[1].Cluster() != nw.Hosts[0].Cluster() || len(seen.Lines("the token is not needed")) != 1 {
 			t.Error("a restart with the used token did not go by the credential")
 		}
@@ -274,12 +274,12 @@ func TestBootstrapOfAnotherClusterIsRefused(t *testing.T) {
 		nw := p2ptest.New(t, 3, p2ptest.Options{Strangers: 2})
 		inv := invite(t, nw.Hosts[0], time.Hour, 1, p2p.AllRoles)
 		own := nw.Hosts[1].Cluster()
-		// Host 2 is in another cluster, and its address is given as bootstrap for the token.
+		// Host 2 is in another cluster. Its address is given as the bootstrap address for the token.
 		if err := nw.Hosts[1].Join(t.Context(), []string{nw.Addr(2)}, inv.Token); !errors.Is(err, p2p.ErrWrongCluster) {
-			t.Errorf("joined at a host of another cluster: %v", err)
+			t.Errorf("joined at a host of another cluster: got %v, want p2p.ErrWrongCluster", err)
 		}
 		if nw.Hosts[1].Cluster() != own {
-			t.Error("adopted by another cluster")
+			t.Error("a host of another cluster let it in")
 		}
 		// The same with the issuer's ID at the address of another host.
 		_, issuer, _ := strings.Cut(nw.Addr(0), "/p2p/")
@@ -311,10 +311,10 @@ func TestRevokedPeerIsRefusedEverywhere(t *testing.T) {
 		nw.Connect(0, 2)
 		until(t, 5*time.Second, "all but the stopped host know the revocation", func() bool { return !known(nw.Hosts[2], bad) && !known(nw.Hosts[3], bad) })
 		if err := nw.Hosts[1].ConnectAddr(t.Context(), nw.Addr(3)); !errors.Is(err, p2p.ErrRevoked) {
-			t.Errorf("the revoked peer dials: %v, want %v", err, p2p.ErrRevoked)
+			t.Errorf("the revoked peer dials: got %v, want %v", err, p2p.ErrRevoked)
 		}
 		if err := nw.Hosts[3].ConnectAddr(t.Context(), nw.Addr(1)); !errors.Is(err, p2p.ErrRevoked) {
-			t.Errorf("dialling the revoked peer: %v, want %v", err, p2p.ErrRevoked)
+			t.Errorf("dialling the revoked peer: got %v, want %v", err, p2p.ErrRevoked)
 		}
 		nw.Start(4)
 		until(t, 20*time.Second, "the host that was stopped knows the revocation", func() bool { return connected(nw.Hosts[4]) > 0 && !known(nw.Hosts[4], bad) })
@@ -322,12 +322,12 @@ func TestRevokedPeerIsRefusedEverywhere(t *testing.T) {
 		nw.Stop(3)
 		nw.Start(3) // the list is on disk
 		if err := nw.Hosts[3].ConnectAddr(t.Context(), nw.Addr(1)); !errors.Is(err, p2p.ErrRevoked) {
-			t.Errorf("after a restart: %v", err)
+			t.Errorf("after a restart: got %v, want p2p.ErrRevoked", err)
 		}
-		// Its signatures no longer count, although its own credential has not expired.
+		// Its signatures are void, although its own credential has not expired.
 		issued := p2p.IssueTo(t, nw.Hosts[1])
 		if err := nw.Hosts[2].Check(issued); !errors.Is(err, p2p.ErrRevoked) {
-			t.Errorf("a peer signed by the revoked one: %v", err)
+			t.Errorf("a peer signed by the revoked one: got %v, want p2p.ErrRevoked", err)
 		}
 	})
 }
@@ -347,7 +347,7 @@ func TestRevokedPeerCannotJoinAgain(t *testing.T) {
 		nw.Forget(1)
 		nw.Start(1)
 		if err := nw.Hosts[1].Join(t.Context(), inv.Bootstrap, inv.Token); !errors.Is(err, p2p.ErrRevoked) {
-			t.Errorf("joins again: %v, want %v", err, p2p.ErrRevoked)
+			t.Errorf("joins again: got %v, want %v", err, p2p.ErrRevoked)
 		}
 	})
 }
@@ -373,13 +373,12 @@ func TestRevokedPeerRarelyReachesHello(t *testing.T) {
 			}
 		}
 		if told < 1 || told > 6 || len(seen.Lines("peer refused")) > 6 {
-			t.Errorf("told %d times, %d lines logged", told, len(seen.Lines("peer refused")))
+			t.Errorf("told %d times with %d lines logged, want 1 to 6 times and at most 6 lines", told, len(seen.Lines("peer refused")))
 		}
 	})
 }
 
-// TestCredentialsAreRenewed checks that credentials are renewed again and again, even after the founder is gone for
-// good.
+// TestCredentialsAreRenewed checks that credentials are renewed repeatedly, even after the founder is gone for good.
 func TestCredentialsAreRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const life = 2 * time.Minute
@@ -405,24 +404,24 @@ func TestCredentialsAreRenewed(t *testing.T) {
 		for i := 1; i < 4; i++ {
 			c := nw.Hosts[i].Credential()
 			if left := time.Until(c.NotAfter); left < life/4 {
-				t.Errorf("host %d: %s left of a life of %s", i, left, life)
+				t.Errorf("host %d: got %s left of a life of %s, want at least %v", i, left, life, life/4)
 			}
 		}
 		if c := nw.Hosts[3].Credential(); !c.NotAfter.After(first.Add(8*life)) || c.Roles != p2p.RoleWorker {
-			t.Errorf("the worker has %s until %s", c.Roles, c.NotAfter)
+			t.Errorf("the worker has %s until %s, want worker for more than eight lifetimes", c.Roles, c.NotAfter)
 		}
 		if connected(nw.Hosts[3]) == 0 {
 			t.Error("the worker is no longer connected")
 		}
 		// Another generation can still join.
 		if _, err := nw.Hosts[2].Invite(time.Hour, 1, p2p.AllRoles); err != nil {
-			t.Errorf("an inviter of the second generation: %v", err)
+			t.Errorf("an inviter of the second generation invites: %v", err)
 		}
 	})
 }
 
-// TestMemberTakesRolesOfAnotherToken checks that a member can become an inviter, and that a token that is still in its
-// settings does not change it back.
+// TestMemberTakesRolesOfAnotherToken checks that a member can become an inviter, and that an old token in its settings
+// does not change it back.
 func TestMemberTakesRolesOfAnotherToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var first p2p.Invitation
@@ -439,31 +438,31 @@ func TestMemberTakesRolesOfAnotherToken(t *testing.T) {
 			}
 			pass(time.Minute)
 			if got := nw.Hosts[1].Credential().Roles; got != want {
-				t.Fatalf("it has the roles %s, want %s", got, want)
+				t.Fatalf("got the roles %s, want %s", got, want)
 			}
 		}
 		must(first, p2p.DefaultRoles)
 		if _, err := nw.Hosts[1].Invite(time.Hour, 1, p2p.RoleWorker); !errors.Is(err, p2p.ErrNotInviter) {
-			t.Errorf("a member without the role invites: %v", err)
+			t.Errorf("a member without the role invites: got %v, want p2p.ErrNotInviter", err)
 		}
 		must(invite(t, nw.Hosts[0], time.Hour, 1, p2p.AllRoles), p2p.AllRoles)
 		nw.Stop(1)
 		nw.Start(1) // with the token that gave it less
 		if got := nw.Hosts[1].Credential().Roles; got != p2p.AllRoles {
-			t.Errorf("after a restart it has the roles %s", got)
+			t.Errorf("after a restart it has the roles %s, want p2p.AllRoles", got)
 		}
 		if _, err := nw.Hosts[1].Invite(time.Hour, 1, p2p.RoleWorker); err != nil {
-			t.Errorf("an inviter: %v", err)
+			t.Errorf("an inviter invites: %v", err)
 		}
 		nw.Connect(1, 0)
 		id := peerOf(t, nw.Peer(1))
 		if got := nw.Hosts[0].Grants.Of(id); got != p2p.AllRoles {
-			t.Errorf("the other member knows it with %s", got)
+			t.Errorf("the other member knows it with the roles %s, want p2p.AllRoles", got)
 		}
 		must(invite(t, nw.Hosts[0], time.Hour, 1, p2p.RoleWorker), p2p.RoleWorker)
 		nw.Connect(1, 0)
 		if got := nw.Hosts[0].Grants.Of(id); got != p2p.RoleWorker {
-			t.Errorf("then with %s", got)
+			t.Errorf("after the renewal the other member knows it with the roles %s, want p2p.RoleWorker", got)
 		}
 	})
 }
@@ -477,7 +476,8 @@ func peerOf(t *testing.T, p job.Peer) peer.ID {
 	return id
 }
 
-// TestRenewalsKeepLabels checks that a host has the labels of its token for good, over renewals at other inviters too.
+// TestRenewalsKeepLabels checks that a host keeps the labels of its token for good, also over renewals by other
+// inviters.
 func TestRenewalsKeepLabels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const life = 2 * time.Minute
@@ -504,10 +504,10 @@ func TestRenewalsKeepLabels(t *testing.T) {
 		pass(10 * life)
 		c := nw.Hosts[2].Credential()
 		if !maps.Equal(c.Labels, want) || !c.NotAfter.After(first.Add(8*life)) {
-			t.Errorf("labels %v until %s", c.Labels, c.NotAfter)
+			t.Errorf("got labels %v until %s, want those of the token, renewed", c.Labels, c.NotAfter)
 		}
 		if got := nw.Hosts[1].Grants.Labels(nw.Peer(2)); !maps.Equal(got, want) {
-			t.Errorf("the inviter knows it with %v", got)
+			t.Errorf("the inviter knows it with %v, want %v", got, want)
 		}
 		// Another token changes them, with the same roles.
 		inv, err = nw.Hosts[1].Invite(time.Hour, 1, p2p.RoleWorker, map[string]string{"rack": "r2"})
@@ -518,9 +518,9 @@ func TestRenewalsKeepLabels(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := nw.Hosts[2].Credential().Labels; !maps.Equal(got, map[string]string{"rack": "r2"}) {
-			t.Errorf("labels %v after another token", got)
+			t.Errorf("labels after another token: got %v, want rack r2", got)
 		}
-		if err := nw.Hosts[2].Join(t.Context(), inv.Bootstrap, inv.Token); err != nil { // it changes nothing
+		if err := nw.Hosts[2].Join(t.Context(), inv.Bootstrap, inv.Token); err != nil { // changes nothing
 			t.Error(err)
 		}
 	})
@@ -538,7 +538,7 @@ func TestExpiredCredentialIsRefused(t *testing.T) {
 		sub := nw.Hosts[0].Subscribe()
 		defer sub.Close()
 		if e, err := sub.Next(t.Context()); err != nil || e.Kind != p2p.MemberUp {
-			t.Fatalf("event %+v, %v", e, err)
+			t.Fatalf("event %+v, %v, want e.Kind = p2p.MemberUp", e, err)
 		}
 		// Host 2 cannot renew because the only inviter does not answer, so its connection ends with its credential.
 		resume := p2p.StopRenewals(nw.Hosts[1])
@@ -547,15 +547,15 @@ func TestExpiredCredentialIsRefused(t *testing.T) {
 			t.Error("still connected after its credential ended")
 		}
 		if e, err := sub.Next(t.Context()); err != nil || e.Kind != p2p.MemberDown || e.Peer != nw.Peer(1) {
-			t.Errorf("event %+v, %v", e, err)
+			t.Errorf("event %+v, %v, want that host 1 is down", e, err)
 		}
 		if err := nw.Hosts[1].ConnectAddr(t.Context(), nw.Addr(0)); !errors.Is(err, p2p.ErrExpired) {
-			t.Errorf("dialling with an expired credential: %v", err)
+			t.Errorf("dialling with an expired credential: got %v, want p2p.ErrExpired", err)
 		}
 		resume()
 		nw.Stop(1)
 		if err := nw.TryStart(t.Context(), 1); !errors.Is(err, p2p.ErrExpired) {
-			t.Errorf("starting with an expired credential: %v", err)
+			t.Errorf("starting with an expired credential: got %v, want p2p.ErrExpired", err)
 		}
 	})
 }
@@ -575,16 +575,15 @@ func TestChainIsBounded(t *testing.T) {
 			}
 		}
 		if _, err := nw.Hosts[n-2].Invite(time.Hour, 1, p2p.AllRoles); !errors.Is(err, p2p.ErrChainTooLong) {
-			t.Errorf("the last of the chain invites: %v", err)
+			t.Errorf("the last of the chain invites: got %v, want p2p.ErrChainTooLong", err)
 		}
 		if err := nw.Hosts[n-2].ConnectAddr(t.Context(), nw.Addr(0)); err != nil {
-			t.Errorf("the last of the chain, which is a member, connects: %v", err)
+			t.Errorf("the last of the chain connects: got %v, want no error, because it is a member", err)
 		}
 	})
 }
 
-// TestRestartWithoutBootstrapHost checks that a restarted host finds the cluster within 5 s, though the bootstrap host
-// is gone.
+// TestRestartWithoutBootstrapHost checks that a restarted host finds the cluster within 5 s without its bootstrap host.
 func TestRestartWithoutBootstrapHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nw := p2ptest.New(t, 4, p2ptest.Options{Strangers: 3, Dirs: true})
@@ -600,7 +599,7 @@ func TestRestartWithoutBootstrapHost(t *testing.T) {
 		nw.Stop(1)
 		nw.Start(1)
 		took := until(t, 5*time.Second, "host 1 is back", func() bool { return connected(nw.Hosts[1]) == 2 })
-		t.Logf("back after %s", took)
+		t.Logf("connected after %s", took)
 	})
 }
 
@@ -624,9 +623,9 @@ func TestBootstrapIsDialledForEver(t *testing.T) {
 	})
 }
 
-// TestTwentyHosts checks that twenty hosts find each other again after packet loss and a partition. A revocation that
-// was made on one side of the partition reaches the other.
-func TestTwentyHosts(t *testing.T) {
+// TestTwentyHostsMeetAgainAfterAPartition checks that twenty hosts find each other again after packet loss and a partition. A revocation that
+// was made on one side of the partition reaches the other side.
+func TestTwentyHostsMeetAgainAfterAPartition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n, half = 20, 10
 		nw := p2ptest.New(t, n, p2ptest.Options{Loss: 0.02, Seed: 7, Dirs: true})
@@ -659,7 +658,7 @@ func TestTwentyHosts(t *testing.T) {
 	})
 }
 
-// The peer book is a cache. One that cannot be read is put aside, and does not stop the start.
+// The peer book is a cache. A book that cannot be read is renamed, and the daemon starts.
 func TestDamagedPeerBookIsPutAside(t *testing.T) {
 	cfg := p2p.DefaultConfig()
 	cfg.DataDir, cfg.Listen = t.TempDir(), []string{"/ip4/127.0.0.1/tcp/0"}
@@ -672,12 +671,12 @@ func TestDamagedPeerBookIsPutAside(t *testing.T) {
 			t.Fatal(err)
 		}
 		if b, err := os.ReadFile(path + ".damaged"); err != nil || string(b) != text {
-			t.Errorf("put aside: %q, %v, want %q", b, err, text)
+			t.Errorf("renamed book: got %q, %v, want %q", b, err, text)
 		}
 	}
 }
 
-func TestDamagedFilesAreClearErrors(t *testing.T) {
+func TestErrorsOfDamagedFilesNameTheFile(t *testing.T) {
 	dir := t.TempDir()
 	cfg := p2p.DefaultConfig()
 	cfg.DataDir, cfg.Listen = dir, []string{"/ip4/127.0.0.1/tcp/0"}
@@ -692,7 +691,7 @@ func TestDamagedFilesAreClearErrors(t *testing.T) {
 			t.Fatal(err)
 		}
 		if info, err := os.Stat(path); err == nil && info.Mode().Perm() != 0o600 {
-			t.Errorf("%s has mode %04o", name, info.Mode().Perm())
+			t.Errorf("%s has mode %04o, want 0600", name, info.Mode().Perm())
 		}
 		if err := os.WriteFile(path, []byte("{garbage\xff"), 0o600); err != nil {
 			t.Fatal(err)
@@ -703,7 +702,7 @@ func TestDamagedFilesAreClearErrors(t *testing.T) {
 			h.Close()
 		}
 		if err == nil || !strings.Contains(err.Error(), path) {
-			t.Errorf("damaged %s: %v, want an error that names it", name, err)
+			t.Errorf("damaged %s: got %v, want an error that names it", name, err)
 		}
 		if keep == nil {
 			err = os.Remove(path)
@@ -718,11 +717,11 @@ func TestDamagedFilesAreClearErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := p2p.New(cfg, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "chmod 600") {
-		t.Errorf("a key that others may read: %v", err)
+		t.Errorf("a key that others may read: got %v, want an error with the command", err)
 	}
 }
 
-func TestConnectToNobody(t *testing.T) {
+func TestConnectNeedsAnIDAndAnAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nw := p2ptest.New(t, 1, p2ptest.Options{})
 		if err := nw.Hosts[0].Connect(t.Context(), "nonsense"); err == nil {
@@ -736,7 +735,7 @@ func TestConnectToNobody(t *testing.T) {
 			t.Error("connected to a peer without an address")
 		}
 		if err := nw.Hosts[0].ConnectAddr(t.Context(), "/ip4/1.0.0.9/udp/1/quic-v1"); !errors.Is(err, p2p.ErrBadAddr) {
-			t.Errorf("an address without an id: %v", err)
+			t.Errorf("an address without an ID: got %v, want p2p.ErrBadAddr", err)
 		}
 	})
 }

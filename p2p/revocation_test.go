@@ -70,13 +70,13 @@ func TestRevocationsAreVerified(t *testing.T) {
 		t.Error("a reason that is too long was signed")
 	}
 	if _, err := line[0].authority(cluster).revoke(word{peer: victim.id, number: maxNumber + 1}, time.Now()); err == nil {
-		t.Error("a member changed its mind too often")
+		t.Error("a member revoked with a number above the maximum")
 	}
 	if _, err := victim.authority(cluster).revoke(word{peer: line[1].id, number: 1}, time.Now()); err == nil {
 		t.Error("a worker revoked another")
 	}
 	if _, err := victim.authority(cluster).revoke(word{peer: victim.id, number: 1}, time.Now()); err != nil {
-		t.Errorf("a worker did not revoke itself: %v", err)
+		t.Errorf("a worker revokes itself: got %v, want no error", err)
 	}
 	change := func(f func(*wirepb.Revocation)) *wirepb.Revocation {
 		w := proto.Clone(good.wire).(*wirepb.Revocation)
@@ -94,7 +94,7 @@ func TestRevocationsAreVerified(t *testing.T) {
 		"nothing":            {},
 	} {
 		if fresh, err := r.merge([]*wirepb.Revocation{good.wire, w}); !errors.Is(err, errBadRevocation) || len(fresh) != 0 {
-			t.Errorf("%s: %v, %v", name, fresh, err)
+			t.Errorf("%s: got %v, %v, want errBadRevocation and no entries", name, fresh, err)
 		}
 	}
 	if r.verdict(victim.cred) != valid {
@@ -103,15 +103,16 @@ func TestRevocationsAreVerified(t *testing.T) {
 	before := r.digest()
 	fresh, err := r.merge([]*wirepb.Revocation{good.wire, good.wire})
 	if err != nil || len(fresh) != 1 || r.verdict(victim.cred) != out || bytes.Equal(before, r.digest()) {
-		t.Errorf("%d new, %v, %v", len(fresh), err, r.verdict(victim.cred))
+		t.Errorf("got %d new entries, %v, %v, want one that revokes", len(fresh), err, r.verdict(victim.cred))
 	}
 	if again, err := r.merge([]*wirepb.Revocation{good.wire}); err != nil || len(again) != 0 {
-		t.Errorf("known already: %d new, %v", len(again), err)
+		t.Errorf("an entry that is known: got %d new, %v, want 0", len(again), err)
 	}
 }
 
-// TestWhoMayRevokeWhom has inviters revoke each other. Only those that let a peer in put it out, and the cluster key.
-func TestWhoMayRevokeWhom(t *testing.T) {
+// TestPeerIsRevokedByThoseThatLetItInOnly has inviters revoke each other. Only the inviters that let a peer in can revoke it, and the
+// cluster key.
+func TestPeerIsRevokedByThoseThatLetItInOnly(t *testing.T) {
 	cluster := key(t)
 	founder := guest(t, root(cluster), AllRoles)
 	line := generations(t, cluster, 3) // the key let in line[0], which let in line[1], which let in line[2]
@@ -133,16 +134,16 @@ func TestWhoMayRevokeWhom(t *testing.T) {
 		r := opened(t, cluster, disk{})
 		merged(t, r, said(t, c.by.authority(cluster), word{peer: c.of.id, number: 1, withInvited: true}))
 		if got := r.verdict(c.of.cred); got != c.want {
-			t.Errorf("%s: %v, want %v", name, got, c.want)
+			t.Errorf("%s: got %v, want %v", name, got, c.want)
 		}
 		if r.has(c.of.id) != (c.by.id == c.of.id) {
-			t.Errorf("%s: refused before it shows a credential: %t", name, r.has(c.of.id))
+			t.Errorf("%s: want a refusal before the credential is shown only for a peer that revoked itself, got %t", name, r.has(c.of.id))
 		}
 	}
 }
 
-// TestRenewalChangesNoRights checks that who renews a credential cannot revoke its holder, and that who let the holder
-// in still can.
+// TestRenewalChangesNoRights checks that an inviter that renews a credential cannot revoke its holder, and that the one
+// that let the holder in still can.
 func TestRenewalChangesNoRights(t *testing.T) {
 	cluster := key(t)
 	first, other := guest(t, root(cluster), AllRoles), guest(t, root(cluster), AllRoles)
@@ -154,39 +155,39 @@ func TestRenewalChangesNoRights(t *testing.T) {
 		}
 		c, err = ParseCredential(c.encode())
 		if err != nil || !slices.Equal(c.lineage(0), []peer.ID{first.id}) {
-			t.Fatalf("%s: let in by %v, %v", name, c.lineage(0), err)
+			t.Fatalf("%s: let in by %v, %v, want the first inviter", name, c.lineage(0), err)
 		}
 		r := opened(t, cluster, disk{})
 		merged(t, r, said(t, other.authority(cluster), word{peer: g.id, number: 1}))
 		if r.verdict(c) != valid {
-			t.Errorf("%s: the other inviter revoked a guest of the first", name)
+			t.Errorf("%s: the other inviter revoked a guest of the first one, want r.verdict(c) = %v", name, valid)
 		}
 		merged(t, r, said(t, first.authority(cluster), word{peer: g.id, number: 1}))
 		if r.verdict(c) != out {
-			t.Errorf("%s: the guest escaped its inviter by a renewal", name)
+			t.Errorf("%s: a renewal made the revocation of a guest by its inviter void, want r.verdict(c) = %v", name, out)
 		}
 	}
-	// A peer that the key let in stays one when a member renews it.
+	// A peer that the cluster key let in still counts as such when a member renews it.
 	c, err := other.authority(cluster).renew(first.cred, nil, time.Now().Add(time.Hour))
 	if err != nil || len(c.lineage(0)) != 0 {
-		t.Fatalf("let in by %v, %v", c.lineage(0), err)
+		t.Fatalf("let in by %v, %v, want the cluster key", c.lineage(0), err)
 	}
 	me := newOwnMembership(first.identity, "", time.Hour, disk{})
 	m := &membership{cluster: c.cluster, own: first.cred}
 	if _, err := me.renewed(&wirepb.JoinReply{Credential: c.toWire()}, m); err != nil {
-		t.Errorf("an honest renewal: %v", err)
+		t.Errorf("an honest renewal: got %v, want no error", err)
 	}
 	grab, err := other.authority(cluster).issue(first.id, AllRoles, time.Now().Add(time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := me.renewed(&wirepb.JoinReply{Credential: grab.toWire()}, m); !errors.Is(err, ErrBadCredential) {
-		t.Errorf("a renewal by which a member says that it let us in: %v", err)
+		t.Errorf("a renewal in which a member claims to have let us in: got %v, want ErrBadCredential", err)
 	}
 }
 
-// TestRenewalNeedsProofOfOrigin has an inviter sign a renewal that hides that it let the holder in. Nobody else renews
-// that. A holder that proves who let it in is renewed, after any number of renewals.
+// TestRenewalNeedsProofOfOrigin has an inviter sign a renewal that hides that this inviter let the holder in. Nobody
+// else renews that credential. A holder that proves which peer let it in is renewed, after any number of renewals.
 func TestRenewalNeedsProofOfOrigin(t *testing.T) {
 	h, cluster := bare(t)
 	bad, other := guest(t, root(cluster), AllRoles), guest(t, root(cluster), AllRoles)
@@ -218,15 +219,15 @@ func TestRenewalNeedsProofOfOrigin(t *testing.T) {
 		}
 		got, err := h.issuer.grant(g.id, q, time.Now())
 		if !errors.Is(err, c.want) {
-			t.Errorf("%s: %v, want %v", name, err, c.want)
+			t.Errorf("%s: got %v, want %v", name, err, c.want)
 		}
 		if err == nil && !slices.Equal(got.lineage(0), []peer.ID{bad.id}) {
-			t.Errorf("%s: let in by %v", name, got.lineage(0))
+			t.Errorf("%s: let in by %v, want the hidden inviter", name, got.lineage(0))
 		}
 	}
 }
 
-func TestGuestsOfRevokedInviters(t *testing.T) {
+func TestRevocationWithInvitedEndsAllBelow(t *testing.T) {
 	cluster := key(t)
 	r := opened(t, cluster, disk{})
 	bad, good := guest(t, root(cluster), AllRoles), guest(t, root(cluster), AllRoles)
@@ -244,7 +245,7 @@ func TestGuestsOfRevokedInviters(t *testing.T) {
 		t.Helper()
 		got := []verdict{r.verdict(g.cred), r.verdict(below.cred), r.verdict(moved), r.verdict(anew)}
 		if !slices.Equal(got, []verdict{by, underneath, away, again}) {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%s: got %v", name, got)
 		}
 	}
 	want("before", valid, valid, valid, valid)
@@ -256,7 +257,7 @@ func TestGuestsOfRevokedInviters(t *testing.T) {
 	want("let back in", valid, valid, valid, valid)
 }
 
-func TestNewerWordHolds(t *testing.T) {
+func TestNewestRevocationOrUndoingHolds(t *testing.T) {
 	cluster := key(t)
 	r := opened(t, cluster, disk{})
 	by := guest(t, root(cluster), AllRoles)
@@ -269,20 +270,20 @@ func TestNewerWordHolds(t *testing.T) {
 	for i, want := range []verdict{out, valid, out} {
 		merged(t, r, words[i])
 		if got := r.verdict(g.cred); got != want {
-			t.Errorf("word %d: %v, want %v", i, got, want)
+			t.Errorf("after revocation or pardon %d: got %v, want %v", i, got, want)
 		}
 	}
 	merged(t, r, words[1], words[0]) // replayed
 	if r.verdict(g.cred) != out {
-		t.Error("an older word was taken for the newest")
+		t.Error("an older revocation displaced the newest one")
 	}
 	merged(t, r, said(t, by.authority(cluster), word{peer: g.id, number: 3, back: true}))
 	if r.verdict(g.cred) != out {
-		t.Error("of two words with one number the one that lets in holds")
+		t.Error("of a revocation and a pardon with one number the pardon holds, want the revocation")
 	}
 	merged(t, r, said(t, root(cluster), word{peer: g.id, number: 1, back: true}))
 	if r.verdict(g.cred) != valid {
-		t.Error("the cluster key did not annul a member's word")
+		t.Error("the cluster key did not annul a member's revocation")
 	}
 	merged(t, r, said(t, by.authority(cluster), word{peer: g.id, number: maxNumber}))
 	if r.verdict(g.cred) != valid {
@@ -294,9 +295,9 @@ func TestNewerWordHolds(t *testing.T) {
 	}
 }
 
-// TestFloodOfRevocations has an inviter sign many revocations, itself and under names that it made up. They take nobody
-// else's room.
-func TestFloodOfRevocations(t *testing.T) {
+// TestFloodOfRevocationsDisplacesNoOthers has an inviter sign many revocations, as itself and as peers that it made up. They displace
+// none of others.
+func TestFloodOfRevocationsDisplacesNoOthers(t *testing.T) {
 	cluster := key(t)
 	r := opened(t, cluster, disk{})
 	above := guest(t, root(cluster), AllRoles)
@@ -313,22 +314,22 @@ func TestFloodOfRevocations(t *testing.T) {
 	}
 	merged(t, r, flood...)
 	if n := len(r.list); n != maxByBranch {
-		t.Errorf("%d entries of one branch are kept, want %d", n, maxByBranch)
+		t.Errorf("got %d entries of one branch, want %d", n, maxByBranch)
 	}
 	victim := guest(t, above.authority(cluster), RoleWorker)
 	merged(t, r, said(t, above.authority(cluster), word{peer: bad.id, number: 1}), said(t, above.authority(cluster), word{peer: victim.id, number: 1}))
 	if r.verdict(bad.cred) != out || r.verdict(victim.cred) != out {
-		t.Error("the flood kept out the word of the one that let the flooder in")
+		t.Error("the flood displaced the revocation by the inviter that let the flooder in")
 	}
 	other := guest(t, root(cluster), AllRoles)
 	hers := guest(t, other.authority(cluster), RoleWorker)
 	merged(t, r, said(t, other.authority(cluster), word{peer: hers.id, number: 1}))
 	if r.verdict(hers.cred) != out {
-		t.Error("the flood kept out another inviter's word")
+		t.Error("the flood displaced another inviter's revocation")
 	}
 }
 
-func TestKeysWordsAlwaysFit(t *testing.T) {
+func TestRevocationsByTheClusterKeyAlwaysFit(t *testing.T) {
 	cluster := key(t)
 	list := map[slot]revocation{}
 	for f := range 20 { // more families than fit, without the cost of signatures
@@ -349,12 +350,12 @@ func TestKeysWordsAlwaysFit(t *testing.T) {
 		}
 	}
 	if byKey != maxByKey || len(kept) != maxByKey+maxByMembers {
-		t.Errorf("%d kept, %d by the cluster key", len(kept), byKey)
+		t.Errorf("got %d entries, want %d, and %d by the cluster key, want %d", len(kept), maxByKey+maxByMembers, byKey, maxByKey)
 	}
 	r := opened(t, cluster, disk{})
 	r.setLocked(kept, nil)
 	if got := wires(kept, nil); len(got) != len(kept) {
-		t.Errorf("%d entries to send", len(got))
+		t.Errorf("got %d entries to send, want %v", len(got), len(kept))
 	}
 }
 
@@ -362,9 +363,9 @@ func made(kind string, a, b, c int) peer.ID {
 	return peer.ID(fmt.Sprintf("%s-%04d-%04d-%04d", kind, a, b, c))
 }
 
-// TestListDoesNotDependOnTheOrder merges the same entries in any order and in any portions, with restarts, into several
-// lists. In the end all are equal.
-func TestListDoesNotDependOnTheOrder(t *testing.T) {
+// TestRevocationListDoesNotDependOnTheOrder merges the same entries in any order and in any portions, with restarts, into several
+// lists. In the end all lists are equal.
+func TestRevocationListDoesNotDependOnTheOrder(t *testing.T) {
 	cluster := key(t)
 	a, b := guest(t, root(cluster), AllRoles), guest(t, root(cluster), AllRoles)
 	a2 := guest(t, a.authority(cluster), AllRoles)
@@ -408,18 +409,18 @@ func TestListDoesNotDependOnTheOrder(t *testing.T) {
 				digest, worth = r.digest(), got
 			}
 			if !bytes.Equal(digest, r.digest()) || !slices.Equal(worth, got) {
-				rt.Fatalf("%v and %v", worth, got)
+				rt.Fatalf("the digest or the verdicts differ with the order: got verdicts %v, want %v", got, worth)
 			}
 			again := opened(t, cluster, disk{})
 			if _, err := again.merge(r.all()); err != nil || !bytes.Equal(again.digest(), digest) {
-				rt.Fatalf("what is sent is not what is known: %v", err)
+				rt.Fatalf("the list that was sent differs from the list itself: got %v, want again.digest() = %q", err, digest)
 			}
 		}
 	})
 }
 
-// TestBoundsDoNotDependOnTheOrder is the same for lists that overflow.
-func TestBoundsDoNotDependOnTheOrder(t *testing.T) {
+// TestFullRevocationListDoesNotDependOnTheOrder checks the same for lists that overflow.
+func TestFullRevocationListDoesNotDependOnTheOrder(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		var pool []revocation
 		w := &wirepb.Revocation{}
@@ -452,11 +453,11 @@ func TestBoundsDoNotDependOnTheOrder(t *testing.T) {
 				want = list
 			}
 			if len(want) != len(list) {
-				rt.Fatalf("%d and %d are kept", len(want), len(list))
+				rt.Fatalf("got %d entries in another order, want %d", len(list), len(want))
 			}
 			for s := range want {
 				if _, ok := list[s]; !ok {
-					rt.Fatalf("%v is kept in one order only", s)
+					rt.Fatalf("%v is kept in one order only, want both", s)
 				}
 			}
 		}
@@ -471,9 +472,9 @@ func shuffle(list []revocation, seed uint64) {
 	}
 }
 
-// TestListOfTheVersionBefore opens a list that the version before wrote. What members said there stays in force here and
-// goes no further; the word of the cluster key goes on.
-func TestListOfTheVersionBefore(t *testing.T) {
+// TestRevocationListOfTheVersionBeforeStaysInForce opens a list that the version before wrote. What members said there stays in force here
+// but is not passed on; what the cluster key said is passed on.
+func TestRevocationListOfTheVersionBeforeStaysInForce(t *testing.T) {
 	cluster := key(t)
 	pub := cluster.Public().(ed25519.PublicKey)
 	id := clusterOf(pub)
@@ -501,7 +502,7 @@ func TestListOfTheVersionBefore(t *testing.T) {
 	}
 	r := opened(t, cluster, d)
 	if !r.has(one.id) || !r.has(two.id) || len(r.all()) != 1 {
-		t.Errorf("revoked: %t, %t, %d to pass on", r.has(one.id), r.has(two.id), len(r.all()))
+		t.Errorf("revoked: got %t and %t, with %d to pass on, want true, true and 1", r.has(one.id), r.has(two.id), len(r.all()))
 	}
 	merged(t, r, said(t, root(cluster), word{peer: two.id, number: 1, back: true}))
 	if again := opened(t, cluster, d); !again.has(one.id) || again.has(two.id) {
@@ -509,10 +510,10 @@ func TestListOfTheVersionBefore(t *testing.T) {
 	}
 	fresh := opened(t, cluster, disk{})
 	if got, err := fresh.merge([]*wirepb.Revocation{byKey, byMember}); err != nil || len(got) != 1 || fresh.has(two.id) {
-		t.Errorf("%d accepted from a daemon of the version before, %v", len(got), err)
+		t.Errorf("from a daemon of the version before: got %d entries, %v, want only that of the cluster key", len(got), err)
 	}
 	if plain := said(t, root(cluster), word{peer: one.id}); plain.wire.GetForm() != formFirst {
-		t.Error("a plain revocation by the cluster key is not as older daemons understand it")
+		t.Error("a plain revocation by the cluster key is not in the form that older daemons understand")
 	}
 }
 
@@ -538,7 +539,7 @@ func FuzzRevocation(f *testing.F) {
 		for _, e := range list.GetEntries() {
 			r, err := revocationFromWire(e, line[0].cred.cluster, line[0].cred.key)
 			if (err == nil) == (r.peer == "") || err == nil && r.signer != "" && r.number > maxNumber {
-				t.Fatalf("%v, %v", r, err)
+				t.Fatalf("got %v, %v, want a peer and a number in bounds if there is no error", r, err)
 			}
 		}
 		l := opened(t, cluster, disk{})
@@ -564,15 +565,15 @@ func TestMembershipKeepsItsOrigin(t *testing.T) {
 	}
 	again, err := loadMembership(d, g.identity)
 	if err != nil || !bytes.Equal(again.own.encode(), moved.encode()) || !bytes.Equal(again.origin.encode(), g.cred.encode()) {
-		t.Fatalf("%+v, %v", again, err)
+		t.Fatalf("membership from disk: got %+v, %v, want the same credential and origin", again, err)
 	}
 	if back := again.with(g.cred); back.origin != back.own {
-		t.Error("a direct credential is its own origin")
+		t.Errorf("a direct credential is not its own origin: got %v, want %v", back.origin, back.own)
 	}
 	if err := saveMembership(d, m); err != nil {
 		t.Fatal(err)
 	}
 	if again, err = loadMembership(d, g.identity); err != nil || again.origin != again.own {
-		t.Errorf("a file without an origin, as of the version before: %v", err)
+		t.Errorf("a file without an origin, as of the version before: got %v, want that the credential is its own origin", err)
 	}
 }

@@ -1,6 +1,6 @@
 package p2p_test
 
-// Revoking members and letting them back in, on a simulated network.
+// Revoking members and undoing that, on a simulated network.
 
 import (
 	"context"
@@ -16,7 +16,8 @@ import (
 	"github.com/musterhq/muster/p2p/p2ptest"
 )
 
-// family starts a founder (0), two inviters (1, 2) that it let in, a guest of each (3, 4) and one of the founder (5).
+// family starts a founder (0), two inviters that it let in (1, 2), a guest of each inviter (3, 4) and a guest of the
+// founder (5).
 func family(t *testing.T, life time.Duration) *p2ptest.Net {
 	t.Helper()
 	nw := p2ptest.New(t, 6, p2ptest.Options{Strangers: 6, Dirs: true, Config: func(_ int, c *p2p.Config) {
@@ -41,7 +42,7 @@ func family(t *testing.T, life time.Duration) *p2ptest.Net {
 	return nw
 }
 
-func TestInviterGoesWithItsGuestsAndComesBack(t *testing.T) {
+func TestInviterIsRevokedAndRestoredWithItsGuests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nw := family(t, 0)
 		if err := nw.Hosts[0].Revoke(nw.Peer(1), p2p.Revoking{Reason: "stolen", WithInvited: true}); err != nil {
@@ -57,14 +58,14 @@ func TestInviterGoesWithItsGuestsAndComesBack(t *testing.T) {
 		})
 		for _, i := range []int{1, 3} {
 			if err := nw.Hosts[i].ConnectAddr(t.Context(), nw.Addr(2)); !errors.Is(err, p2p.ErrRevoked) {
-				t.Errorf("host %d dials: %v", i, err)
+				t.Errorf("host %d dials: got %v, want p2p.ErrRevoked", i, err)
 			}
 		}
 		if err := nw.Hosts[2].Check(p2p.IssueTo(t, nw.Hosts[1])); !errors.Is(err, p2p.ErrRevoked) {
-			t.Errorf("one that the revoked inviter lets in now: %v", err)
+			t.Errorf("a peer that the revoked inviter lets in now: got %v, want p2p.ErrRevoked", err)
 		}
 		if err := nw.Hosts[2].Revoke(nw.Peer(1), p2p.Revoking{Undo: true}); !errors.Is(err, p2p.ErrNotRevoked) {
-			t.Errorf("another inviter takes it back: %v", err)
+			t.Errorf("another inviter undoes the revocation: got %v, want p2p.ErrNotRevoked", err)
 		}
 		if err := nw.Hosts[0].Revoke(nw.Peer(1), p2p.Revoking{Undo: true}); err != nil {
 			t.Fatal(err)
@@ -73,21 +74,21 @@ func TestInviterGoesWithItsGuestsAndComesBack(t *testing.T) {
 			return isConnected(nw.Hosts[0], nw.Peer(1)) && connected(nw.Hosts[3]) > 0
 		})
 		nw.Stop(5)
-		nw.Start(5) // both words are on disk; the newer one holds
+		nw.Start(5) // the revocation and its undoing are on disk; the newer one holds
 		if err := nw.Hosts[5].ConnectAddr(t.Context(), nw.Addr(3)); err != nil {
-			t.Errorf("after a restart: %v", err)
+			t.Errorf("connect after a restart: got %v, want no error", err)
 		}
 	})
 }
 
-// TestRevokedPeersAreListed lists who is out at each host, with its name if the host knew it, over restarts. What an inviter
-// says of peers that others let in is not listed.
+// TestRevokedPeersAreListed lists the revoked peers at each host, also after restarts, with their names if the host
+// knew them. What an inviter says of peers that others let in is not listed.
 func TestRevokedPeersAreListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nw := family(t, 0)
 		for i, h := range nw.Hosts {
 			if len(h.Revoked.List()) != 0 {
-				t.Errorf("host %d: %+v", i, h.Revoked.List())
+				t.Errorf("host %d: got revoked peers %+v, want 0", i, h.Revoked.List())
 			}
 		}
 		if err := nw.Hosts[1].Revoke(nw.Peer(3), p2p.Revoking{Reason: "broken"}); err != nil {
@@ -105,14 +106,14 @@ func TestRevokedPeersAreListed(t *testing.T) {
 		for i, mine := range map[int][2]bool{0: {true, true}, 1: {false, true}, 2: {false, false}, 5: {false, false}} {
 			list := nw.Hosts[i].Revoked.List()
 			if len(list) != 2 {
-				t.Fatalf("host %d: %+v", i, list)
+				t.Fatalf("host %d: got revoked peers %+v, want 2", i, list)
 			}
 			key, by := list[0], list[1] // the newest first
 			if key.Peer != nw.Peer(4) || key.Name == "" || key.By != "" || key.Reason != "sold" || !key.WithInvited || key.Mine != mine[0] || time.Since(key.At) > time.Minute {
-				t.Errorf("host %d: %+v", i, key)
+				t.Errorf("host %d: got %+v, want host 4, revoked by the cluster key", i, key)
 			}
 			if by.Peer != nw.Peer(3) || by.Name == "" || by.By != nw.Peer(1) || by.ByName == "" || by.Reason != "broken" || by.Mine != mine[1] {
-				t.Errorf("host %d: %+v", i, by)
+				t.Errorf("host %d: got %+v, want host 3, revoked by host 1", i, by)
 			}
 		}
 		if err := nw.Hosts[0].Revoke(nw.Peer(3), p2p.Revoking{Undo: true}); err != nil {
@@ -124,8 +125,8 @@ func TestRevokedPeersAreListed(t *testing.T) {
 	})
 }
 
-// A revocation is told at once also of a member that is not connected: it counts no more.
-func TestRevocationOfAMemberThatIsAwayIsTold(t *testing.T) {
+// A revocation is announced at once also for a member that is not connected, so that the member no longer counts.
+func TestRevocationOfAnAbsentMemberIsAnnounced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nw := p2ptest.New(t, 3, p2ptest.Options{Dirs: true})
 		nw.Mesh()
@@ -142,22 +143,22 @@ func TestRevocationOfAMemberThatIsAwayIsTold(t *testing.T) {
 			e, err := sub.Next(ctx)
 			stop()
 			if err != nil {
-				t.Fatalf("nothing is told: %v", err)
+				t.Fatalf("no event: %v", err)
 			}
 			if e.Kind == p2p.MemberDown && e.Peer == nw.Peer(1) {
 				break
 			}
 		}
 		if _, there := nw.Hosts[2].Member(nw.Peer(1)); there || time.Since(began) > 5*time.Second {
-			t.Errorf("told after %s; a member still: %v", time.Since(began), there)
+			t.Errorf("announced after %s, and is still a member: got %v, want at most 5 s, and false", time.Since(began), there)
 		}
 		if nw.Hosts[2].Grants.MayHave(nw.Peer(1), p2p.RoleWorker) {
-			t.Error("searches still find it")
+			t.Error("searches still find the revoked member")
 		}
 	})
 }
 
-// TestGuestsOfARevokedInviterStay revokes an inviter alone: its guest stays, and is renewed by another inviter.
+// TestGuestsOfARevokedInviterStay revokes an inviter alone. Its guest stays, and another inviter renews it.
 func TestGuestsOfARevokedInviterStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nw := family(t, 0)
@@ -169,10 +170,10 @@ func TestGuestsOfARevokedInviterStay(t *testing.T) {
 			return connected(nw.Hosts[1]) == 0 && p2p.Shown(nw.Hosts[3]) != before
 		})
 		if connected(nw.Hosts[3]) != 4 || nw.Hosts[2].Check(p2p.Shown(nw.Hosts[3])) != nil {
-			t.Errorf("the guest is connected to %d of 4", connected(nw.Hosts[3]))
+			t.Errorf("got the guest connected to %d of 4, want all, with a valid credential", connected(nw.Hosts[3]))
 		}
 		if err := nw.Hosts[2].Check(p2p.IssueTo(t, nw.Hosts[1])); !errors.Is(err, p2p.ErrRevoked) {
-			t.Errorf("one that the revoked inviter lets in now: %v", err)
+			t.Errorf("a peer that the revoked inviter lets in now: got %v, want p2p.ErrRevoked", err)
 		}
 	})
 }
@@ -182,7 +183,7 @@ func TestInviterRevokesItsGuestOnly(t *testing.T) {
 		nw := family(t, 0)
 		for _, i := range []int{0, 2, 4, 5} {
 			if err := nw.Hosts[1].Revoke(nw.Peer(i), p2p.Revoking{Reason: "coup", WithInvited: true}); !errors.Is(err, p2p.ErrNotYours) {
-				t.Errorf("an inviter revokes host %d: %v", i, err)
+				t.Errorf("an inviter revokes host %d: got %v, want p2p.ErrNotYours", i, err)
 			}
 			p2p.SayAnyway(t, nw.Hosts[1], nw.Peer(i), true)
 		}
@@ -196,7 +197,7 @@ func TestInviterRevokesItsGuestOnly(t *testing.T) {
 		})
 		for i, h := range nw.Hosts {
 			if connected(h) != 5 {
-				t.Errorf("host %d is connected to %d others", i, connected(h))
+				t.Errorf("host %d is connected to %d others, want 5", i, connected(h))
 			}
 		}
 		if err := nw.Hosts[1].Revoke(nw.Peer(3), p2p.Revoking{Reason: "broken"}); err != nil {
@@ -204,7 +205,7 @@ func TestInviterRevokesItsGuestOnly(t *testing.T) {
 		}
 		until(t, 5*time.Second, "the guest is out everywhere", func() bool { return connected(nw.Hosts[3]) == 0 })
 		if err := nw.Hosts[3].ConnectAddr(t.Context(), nw.Addr(0)); !errors.Is(err, p2p.ErrRevoked) {
-			t.Errorf("the guest dials the founder: %v", err)
+			t.Errorf("the guest dials the founder: got %v, want p2p.ErrRevoked", err)
 		}
 		if err := nw.Hosts[1].Revoke(nw.Peer(3), p2p.Revoking{Undo: true}); err != nil {
 			t.Fatal(err)
@@ -213,8 +214,9 @@ func TestInviterRevokesItsGuestOnly(t *testing.T) {
 	})
 }
 
-// TestEveryLinkMustBeCurrent stops the founder, and then cuts the two inviters off from each other. The guests end with
-// their lives, and an inviter that could reach neither the founder nor another inviter for its longer life signs for nobody.
+// TestEveryLinkMustBeCurrent stops the founder, and then cuts the two inviters off from each other. The credentials of
+// the guests expire. An inviter that reached neither the founder nor another inviter during its longer lifetime can
+// sign for nobody.
 func TestEveryLinkMustBeCurrent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const life = 2 * time.Minute
@@ -223,41 +225,41 @@ func TestEveryLinkMustBeCurrent(t *testing.T) {
 		nw.Stop(0)
 		pass(5 * life)
 		if connected(nw.Hosts[3]) != 4 {
-			t.Errorf("without the founder, after 5 lives: %d of 4 connected", connected(nw.Hosts[3]))
+			t.Errorf("without the founder, after 5 lifetimes: got %d of 4 connected, want 4", connected(nw.Hosts[3]))
 		}
 		for _, i := range []int{3, 4} {
 			if end := nw.Hosts[i].Credential().NotAfter; time.Until(end) > life {
-				t.Errorf("the credential of guest %d lasts for %s", i, time.Until(end))
+				t.Errorf("the credential of guest %d lasts for %s, want at most %v", i, time.Until(end), life)
 			}
 		}
 		nw.Cut(func(from, to int) bool { return from+to == 3 && from*to == 2 })
-		pass(9 * life) // 14 lives
+		pass(9 * life) // 14 lifetimes
 		if n := connected(nw.Hosts[2]); n != 0 {
-			t.Errorf("all credentials have ended, but %d are connected", n)
+			t.Errorf("after all credentials expired: got %d connected, want 0", n)
 		}
 		if _, err := nw.Hosts[1].Invite(time.Hour, 1, p2p.RoleWorker); !errors.Is(err, p2p.ErrNotInviter) {
-			t.Errorf("an inviter whose credential has ended invites: %v", err)
+			t.Errorf("an inviter with an expired credential invites: got %v, want p2p.ErrNotInviter", err)
 		}
 		late := p2p.IssueTo(t, nw.Hosts[1])
 		if !late.NotAfter.Before(time.Now()) {
-			t.Errorf("what an ended inviter signs lasts until %s", late.NotAfter)
+			t.Errorf("what an inviter with an expired credential signs lasts until %s, want that it has expired", late.NotAfter)
 		}
 		if err := nw.Hosts[2].Check(p2p.ForgeYears(t, nw.Hosts[1])); !errors.Is(err, p2p.ErrExpired) {
-			t.Errorf("a peer that an ended inviter lets in for years: %v", err)
+			t.Errorf("a peer that an inviter with an expired credential lets in for years: got %v, want p2p.ErrExpired", err)
 		}
 		nw.Start(0) // the founder renews itself; the others must join again
 		if time.Until(nw.Hosts[0].Credential().NotAfter) < 0 {
 			pass(time.Minute)
 		}
 		if time.Until(nw.Hosts[0].Credential().NotAfter) < life {
-			t.Error("the founder has no current credential")
+			t.Error("the founder has no valid credential")
 		}
 	})
 }
 
-// TestRevocationReachesTheVersionBefore revokes while a member speaks only the older protocol. It learns of a plain
-// revocation by the cluster key, and of nothing else.
-func TestRevocationReachesTheVersionBefore(t *testing.T) {
+// TestVersionBeforeLearnsRevocationsByTheClusterKey revokes while one member speaks only the older protocol. That member learns of
+// a plain revocation by the cluster key, and of nothing else.
+func TestVersionBeforeLearnsRevocationsByTheClusterKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nw := family(t, 0)
 		nw.Hosts[5].Libp2p().RemoveStreamHandler(p2p.RevokedID)
@@ -270,14 +272,14 @@ func TestRevocationReachesTheVersionBefore(t *testing.T) {
 		}
 		until(t, 10*time.Second, "the older daemon knows what the cluster key said", func() bool { return !known(nw.Hosts[5], nw.Peer(4)) })
 		if p2p.SaidBy(nw.Hosts[5], nw.Hosts[1]) != 0 || p2p.SaidBy(nw.Hosts[0], nw.Hosts[1]) != 1 {
-			t.Error("the words of a member: want that only newer daemons know them")
+			t.Error("want that only newer daemons know the revocation by a member")
 		}
 	})
 }
 
-// A daemon that was killed between the writes of a revocation and of its peer book does not list the revoked peer when it
-// starts again.
-func TestPeerBookOlderThanARevocation(t *testing.T) {
+// A daemon that was killed after it wrote a revocation and before it wrote its peer book does not list the revoked peer
+// when it starts again.
+func TestRevokedPeerInAnOlderPeerBookIsNotListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nw := p2ptest.New(t, 3, p2ptest.Options{Dirs: true})
 		nw.Mesh()
@@ -285,7 +287,7 @@ func TestPeerBookOlderThanARevocation(t *testing.T) {
 		file := filepath.Join(nw.Dir(2), "peers.json")
 		book, err := os.ReadFile(file)
 		if err != nil || !strings.Contains(string(book), string(nw.Peer(1))) {
-			t.Fatalf("peer book of host 2: %s, %v", book, err)
+			t.Fatalf("peer book of host 2: got %s, %v, want one with host 1", book, err)
 		}
 		if err := nw.Hosts[0].Revoke(nw.Peer(1), p2p.Revoking{Reason: "key stolen"}); err != nil {
 			t.Fatal(err)

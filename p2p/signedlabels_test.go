@@ -15,8 +15,8 @@ import (
 	"github.com/musterhq/muster/p2p/wirepb"
 )
 
-// TestFullChainOfLabels checks that the longest chain with the most labels is still a credential.
-func TestFullChainOfLabels(t *testing.T) {
+// TestLongestChainWithMostLabelsIsValid checks that the longest chain with the most labels is a valid credential.
+func TestLongestChainWithMostLabelsIsValid(t *testing.T) {
 	most := map[string]string{}
 	for i := range maxSignedLabels {
 		most[fmt.Sprintf("l%d", i)] = strings.Repeat("v", maxSignedBytes/maxSignedLabels-2)
@@ -46,7 +46,7 @@ func TestFullChainOfLabels(t *testing.T) {
 	}
 	again, err := ParseCredential(c.encode())
 	if err != nil || !maps.Equal(again.Labels, most) {
-		t.Fatalf("%d bytes: labels %v, %v", len(c.encode()), again, err)
+		t.Fatalf("got %d bytes: labels %v, %v, want again.Labels = %v", len(c.encode()), again, err, most)
 	}
 	t.Logf("%d bytes", len(c.encode()))
 
@@ -61,11 +61,11 @@ func TestFullChainOfLabels(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := credentialFromWire(&w); !errors.Is(err, ErrBadCredential) {
-		t.Errorf("a changed label: %v", err)
+		t.Errorf("a changed label: got %v, want ErrBadCredential", err)
 	}
 }
 
-func TestLabelsThatCannotBeSigned(t *testing.T) {
+func TestInvalidLabelsAreNeitherSignedNorAccepted(t *testing.T) {
 	many := map[string]string{}
 	for i := range maxSignedLabels + 1 {
 		many[fmt.Sprint("l", i)] = "v"
@@ -75,13 +75,13 @@ func TestLabelsThatCannotBeSigned(t *testing.T) {
 		"too long": {"a": strings.Repeat("x", 60), "b": strings.Repeat("x", 60), "c": strings.Repeat("x", 60), "d": strings.Repeat("x", 60), "e": strings.Repeat("x", 60)},
 	} {
 		if err := CheckSigned(labels); !errors.Is(err, ErrLabels) {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: got %v, want ErrLabels", what, err)
 		}
 		if _, err := labelsFromWire(labelsToWire(labels)); err == nil {
-			t.Errorf("%s: accepted from a peer", what)
+			t.Errorf("%s: a peer's label was accepted, want an error", what)
 		}
 	}
 	if _, err := labelsFromWire([]*wirepb.Label{{Name: "a", Value: "x"}, {Name: "a", Value: "y"}}); err == nil {
-		t.Error("one label twice: accepted from a peer")
+		t.Error("a peer's label that is there twice was accepted")
 	}
 }

@@ -37,21 +37,21 @@ func TestStrangersAreBoundedByNetwork(t *testing.T) {
 		} {
 			one := f.enter(ip(c.ip), func() {})
 			if (one != nil) != c.want {
-				t.Errorf("step %d: %v", i, one)
+				t.Errorf("step %d: got a place: %v, want %v", i, one != nil, c.want)
 			}
 			if one != nil {
 				in = append(in, one)
 			}
 		}
 		in[0].leave()
-		in[0].leave() // twice is once
+		in[0].leave() // the second call has no effect
 		if f.enter(ip("2001:db8::3"), func() {}) == nil || f.enter(ip("10.0.7.1"), func() {}) != nil {
-			t.Error("one place was given up: want that exactly one stranger may enter")
+			t.Error("one place was given up: want that exactly one stranger gets a place")
 		}
 		in[1].admit()
 		in[2].admit()
 		if f.count() != 1 {
-			t.Errorf("%d places taken", f.count())
+			t.Errorf("got %d places taken, want 1", f.count())
 		}
 	})
 }
@@ -68,36 +68,36 @@ func TestSilentStrangersLoseTheirPlace(t *testing.T) {
 		talks := enter("talks", "10.0.0.2")
 		talks.hear(1)
 		if enter("", "10.0.0.3") != nil || ended != "" {
-			t.Errorf("a new stranger lost its place at once: %q", ended)
+			t.Errorf("a new stranger displaced %q at once, want none", ended)
 		}
 		pass(muteAfter)
 		third := enter("third", "10.0.0.3")
 		if third == nil || ended != "mute" {
-			t.Errorf("ended %q, want the one that never said anything", ended)
+			t.Errorf("displaced %q, want the one that never sent anything", ended)
 		}
-		mute.leave() // its place is another's by now
+		mute.leave() // another stranger has its place by now
 		third.hear(1)
 		pass(stalledAfter - time.Millisecond)
 		third.hear(1)
 		pass(time.Millisecond)
 		if enter("", "10.0.0.4") == nil || ended != "mutetalks" {
-			t.Errorf("ended %q, want the one that has been silent for longer", ended)
+			t.Errorf("displaced %q, want also the one that has been silent for longer", ended)
 		}
-		// All places are taken, by several networks: the most crowded one gives way.
+		// All places are taken, by several networks. A stranger of the most crowded network is displaced.
 		enter("", "10.0.1.1")
 		enter("", "10.0.2.1")
 		pass(time.Second)
 		ended = ""
 		if enter("", "10.0.3.1") == nil || f.from[networkOf(ip("10.0.0.1"))] != 1 {
-			t.Errorf("%v", f.from)
+			t.Errorf("got %v, want 1 of the crowded network", f.from)
 		}
 		if f.count() != 4 {
-			t.Errorf("%d places taken of 4", f.count())
+			t.Errorf("got %d places taken, want 4", f.count())
 		}
 	})
 }
 
-// TestHonestHostGetsAPlace floods one network with connections that say nothing, and checks that each host of that
+// TestHonestHostGetsAPlace floods one network with connections that send nothing, and checks that each host of that
 // network that does speak keeps its place.
 func TestHonestHostGetsAPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -121,22 +121,22 @@ func TestHonestHostGetsAPlace(t *testing.T) {
 			}
 			f.enter(ip(fmt.Sprintf("10.0.0.%d", i%256)), func() {})
 			if f.count() > maxStrangersEach {
-				t.Fatalf("%d strangers of one network", f.count())
+				t.Fatalf("got %d strangers of one network, want at most %v", f.count(), maxStrangersEach)
 			}
 			if i%4 == 0 {
 				pass(time.Millisecond) // 4,000 a second
 			}
 		}
 		if refused > 0 {
-			t.Errorf("%d of 250 honest hosts were refused", refused)
+			t.Errorf("%d of 250 honest hosts were refused, want 0", refused)
 		}
 		pass(time.Second)
 	})
 }
 
-// TestStrangersPlacesAreKept enters, speaks, leaves and waits in random order. The bounds hold, and the counts agree
+// TestCountsOfStrangersAgreeWithTheList enters, speaks, leaves and waits in random order. The bounds hold, and the counts agree
 // with the list.
-func TestStrangersPlacesAreKept(t *testing.T) {
+func TestCountsOfStrangersAgreeWithTheList(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		f := newStrangers()
 		f.limit, f.each = 6, 3
@@ -174,11 +174,11 @@ func TestStrangersPlacesAreKept(t *testing.T) {
 					count[one.from]++
 				}
 				if len(f.list) > f.limit || len(count) != len(f.from) {
-					rt.Fatalf("%d places taken, %v, %v", len(f.list), count, f.from)
+					rt.Fatalf("got %d places taken, %v, %v, want counts that agree and are in bounds", len(f.list), count, f.from)
 				}
 				for p, n := range count {
 					if n > f.each || f.from[p] != n {
-						rt.Fatalf("%s has %d, counted %d", p, n, f.from[p])
+						rt.Fatalf("%s has %d places, counted as %d, want counts that agree and are in bounds", p, n, f.from[p])
 					}
 				}
 			},
@@ -188,7 +188,7 @@ func TestStrangersPlacesAreKept(t *testing.T) {
 
 func pass(d time.Duration) { <-time.NewTimer(d).C }
 
-// pipeConn is a connection in memory, which goes by the fake clock of a bubble.
+// pipeConn is a connection in memory that uses the fake clock of a bubble.
 type pipeConn struct{ net.Conn }
 
 func (pipeConn) LocalMultiaddr() ma.Multiaddr  { return ma.StringCast("/ip4/2.0.0.1/tcp/1") }
@@ -216,7 +216,7 @@ func pair(t *testing.T, room *strangers) (*strangerConn, net.Conn) {
 	return in.(*strangerConn), c
 }
 
-func TestStrangersBytesAreNotRead(t *testing.T) {
+func TestExcessBytesOfAStrangerAreNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		room := newStrangers()
 		in, out := pair(t, room)
@@ -234,12 +234,12 @@ func TestStrangersBytesAreNotRead(t *testing.T) {
 		}()
 		synctest.Wait() // nothing more can be read
 		if n := total.Load(); n != strangerBytes || room.count() != 1 {
-			t.Errorf("read %d, want %d; %d strangers", n, strangerBytes, room.count())
+			t.Errorf("got %d bytes read, want %d; got %d strangers, want 1", n, strangerBytes, room.count())
 		}
 		in.who.admit()
 		synctest.Wait()
 		if n := total.Load(); n < 2*strangerBytes || room.count() != 0 {
-			t.Errorf("after admission: read %d, %d strangers", n, room.count())
+			t.Errorf("after admission: got %d bytes read, want at least %d; got %d strangers, want 0", n, 2*strangerBytes, room.count())
 		}
 	})
 }
@@ -253,7 +253,7 @@ func TestStrangerThatWaitsIsClosed(t *testing.T) {
 			t.Error(err)
 		}
 		if took := time.Since(begin); took != helloTimeout || room.count() != 0 {
-			t.Errorf("ended after %s, %d strangers", took, room.count())
+			t.Errorf("ended after %s, want %s; got %d strangers, want 0", took, helloTimeout, room.count())
 		}
 		if _, err := in.Read(make([]byte, 1)); err == nil {
 			t.Error("a closed connection is read")
@@ -261,23 +261,23 @@ func TestStrangerThatWaitsIsClosed(t *testing.T) {
 	})
 }
 
-func TestStrangersScope(t *testing.T) {
+func TestStrangersGetLittleMemoryAndFewStreams(t *testing.T) {
 	who := newStranger(time.Now())
 	s := &strangerScope{ConnManagementScope: &network.NullScope{}, who: who}
 	if err := s.ReserveMemory(1, 255); !errors.Is(err, errStranger) {
-		t.Errorf("a window of a stranger grew: %v", err)
+		t.Errorf("a window of a stranger grew: got %v, want errStranger", err)
 	}
 	for i := range maxStrangerStreams + 1 {
 		span, err := s.PeerScope().BeginSpan()
 		if (err == nil) != (i < maxStrangerStreams) {
-			t.Fatalf("stream %d: %v", i, err)
+			t.Fatalf("stream %d: got %v, want an error from the bound on", i, err)
 		}
 		if err == nil && (span.ReserveMemory(256<<10, 255) != nil || span.ReserveMemory(1, 128) == nil) {
-			t.Errorf("stream %d: its first window was refused, or it grew", i)
+			t.Errorf("stream %d: its first window was refused, or a larger one was not", i)
 		}
 	}
 	who.admit()
 	if _, err := s.PeerScope().BeginSpan(); err != nil || s.ReserveMemory(1, 255) != nil {
-		t.Errorf("after admission: %v", err)
+		t.Errorf("after admission: got %v, want no bound", err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestTokenText(t *testing.T) {
+func TestTokenTextShowsAWrongCharacter(t *testing.T) {
 	c := generations(t, key(t), 1)[0].cred
 	s, err := newSecret()
 	if err != nil {
@@ -21,7 +21,7 @@ func TestTokenText(t *testing.T) {
 	want := token{cluster: c.cluster, issuer: c.id, roles: RoleWorker | RoleInviter, secret: s}
 	got, err := parseToken("  " + want.String() + "\n")
 	if err != nil || got != want {
-		t.Errorf("%+v, %v, want %+v", got, err, want)
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
 	// A single wrong character is detected without asking the issuer.
 	text := want.String()
@@ -31,7 +31,7 @@ func TestTokenText(t *testing.T) {
 			b[i] = 'b'
 		}
 		if _, err := parseToken(string(b)); !errors.Is(err, ErrBadToken) {
-			t.Fatalf("character %d changed: %v", i, err)
+			t.Fatalf("character %d changed: got %v, want ErrBadToken", i, err)
 		}
 	}
 }
@@ -46,13 +46,13 @@ func FuzzParseToken(f *testing.F) {
 			return
 		}
 		if again, err := parseToken(tok.String()); err != nil || again != tok {
-			t.Fatalf("%+v became %+v, %v", tok, again, err)
+			t.Fatalf("got %+v, then %+v, %v, want the same twice", tok, again, err)
 		}
 	})
 }
 
-// TestInviteAdmitsNoMoreThanItsUses uses a token in random order, with restarts in between. At most as many peers are
-// admitted as the token has uses. Each of them may repeat its request. Nobody is admitted after the token has expired.
+// TestInviteAdmitsNoMoreThanItsUses uses a token in random order, with restarts in between. It admits at most as many
+// peers as it has uses. Each of them may repeat its request. It admits nobody after it has expired.
 func TestInviteAdmitsNoMoreThanItsUses(t *testing.T) {
 	dir := disk{t.TempDir()}
 	rapid.Check(t, func(rt *rapid.T) {
@@ -79,15 +79,15 @@ func TestInviteAdmitsNoMoreThanItsUses(t *testing.T) {
 				switch {
 				case !now.Before(end):
 					if !errors.Is(err, ErrTokenExpired) {
-						rt.Fatalf("after the end: %v", err)
+						rt.Fatalf("after the end: got %v, want ErrTokenExpired", err)
 					}
 				case in[who] || len(in) < uses:
 					if err != nil || roles != RoleWorker {
-						rt.Fatalf("%s with %d of %d used: %v", who, len(in), uses, err)
+						rt.Fatalf("%s with %d of %d uses: got %v, want a worker", who, len(in), uses, err)
 					}
 					in[who] = true
 				case !errors.Is(err, ErrTokenUsed):
-					rt.Fatalf("%s with all used: %v", who, err)
+					rt.Fatalf("%s without uses left: got %v, want ErrTokenUsed", who, err)
 				}
 			},
 			"guess": func(rt *rapid.T) {
@@ -119,7 +119,7 @@ func TestInvitesOfAnotherClusterAreVoid(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := v.use(secret{1}, "a", now); !errors.Is(err, ErrTokenUnknown) {
-		t.Errorf("a token of the former cluster: %v", err)
+		t.Errorf("a token of the former cluster: got %v, want ErrTokenUnknown", err)
 	}
 	v = &invites{}
 	for i := range maxInvites {
@@ -128,26 +128,26 @@ func TestInvitesOfAnotherClusterAreVoid(t *testing.T) {
 		}
 	}
 	if err := v.add(secret{0, 0, 1}, invite{Roles: AllRoles, Left: 1, Expires: now.Add(time.Hour)}, now); !errors.Is(err, ErrTooManyInvites) {
-		t.Errorf("one more than fit: %v", err)
+		t.Errorf("one more than fit: got %v, want ErrTooManyInvites", err)
 	}
 	if err := v.add(secret{0, 0, 1}, invite{Roles: AllRoles, Left: 1, Expires: now.Add(72 * time.Hour)}, now.Add(48*time.Hour)); err != nil {
-		t.Errorf("after the others expired: %v", err)
+		t.Errorf("after the others expired: got %v, want no error", err)
 	}
 }
 
-func TestErrorCodes(t *testing.T) {
+func TestErrorsSurviveTheirCodes(t *testing.T) {
 	seen := map[code]bool{codeOK: true}
 	for _, c := range codes {
 		if seen[c.code] {
-			t.Errorf("number %d twice", c.code)
+			t.Errorf("error number %d is used twice", c.code)
 		}
 		seen[c.code] = true
 		if back := codeOf(c.err).toError(); !errors.Is(back, c.err) || !isRefusal(back) {
-			t.Errorf("%v came back as %v", c.err, back)
+			t.Errorf("got %[2]v, want %[1]v as a refusal", c.err, back)
 		}
 	}
 	if codeOf(nil).toError() != nil || codeOf(errors.New("disk full")) != codeInternal || !isRefusal(code(9999).toError()) {
-		t.Error("no error, an error without a code, or a code without an error")
+		t.Error("want no error for nil, codeInternal for an error without a code, and a refusal for an unknown code")
 	}
 }
 
@@ -164,13 +164,13 @@ func FuzzParseBook(f *testing.F) {
 		}
 		for _, c := range j.Peers {
 			if c.id.Validate() != nil || len(c.dial) != len(c.Addrs) {
-				t.Fatalf("%+v", c)
+				t.Fatalf("got %+v, want a valid ID, and all addresses", c)
 			}
 		}
 	})
 }
 
-func TestBookForgetsTheOldestFirst(t *testing.T) {
+func TestPeerBookForgetsTheOldestFirst(t *testing.T) {
 	dir := disk{t.TempDir()}
 	b := &book{disk: dir}
 	b.open(clusterID{1}, slog.New(slog.DiscardHandler))
@@ -182,7 +182,7 @@ func TestBookForgetsTheOldestFirst(t *testing.T) {
 		b.admitted(&Credential{id: id, Roles: RoleWorker}, "n", begin.Add(time.Duration(i)*time.Second))
 	}
 	if b.size() != maxBook || b.knows(ids[2]) || !b.knows(ids[3]) {
-		t.Errorf("%d members, the oldest known: %t", b.size(), b.knows(ids[2]))
+		t.Errorf("got %d members, want %d; knows the oldest: %t, want false", b.size(), maxBook, b.knows(ids[2]))
 	}
 	b.seen(ids[9], []ma.Multiaddr{ma.StringCast("/ip4/1.2.3.4/tcp/1")}, begin.Add(time.Hour*24))
 	if err := b.save(); err != nil {
@@ -191,9 +191,9 @@ func TestBookForgetsTheOldestFirst(t *testing.T) {
 	again := &book{disk: dir}
 	again.open(clusterID{1}, slog.New(slog.DiscardHandler))
 	if first := again.list()[0]; again.size() != maxBook || first.id != ids[9] || !slices.Equal(first.Addrs, []string{"/ip4/1.2.3.4/tcp/1"}) {
-		t.Errorf("read back %d, first %+v", again.size(), again.list()[0])
+		t.Errorf("read back: got %d members, want %d; first is %+v, want the newest with its address", again.size(), maxBook, again.list()[0])
 	}
 	if again.open(clusterID{2}, slog.New(slog.DiscardHandler)); again.size() != 0 {
-		t.Errorf("%d members of another cluster", again.size())
+		t.Errorf("got %d members of another cluster, want 0", again.size())
 	}
 }

@@ -25,8 +25,8 @@ func copyOf(t *testing.T, dir string) string {
 	return to
 }
 
-// A daemon that is started on a copy of the data directory of a running one learns before it does anything else where that
-// one runs. All that see both tell it. The same daemon may start again and again.
+// A daemon that is started on a copy of the data directory of a running one learns first of all where that one runs.
+// All members that see both tell it. The daemon of the original may start again and again.
 func TestTwinDoesNotStart(t *testing.T) {
 	for kind, listen := range kinds {
 		t.Run(kind, func(t *testing.T) {
@@ -53,20 +53,20 @@ func TestTwinDoesNotStart(t *testing.T) {
 			err = twin.Twins.Alone(t.Context())
 			var e *p2p.TwinError
 			if !errors.As(err, &e) || e.Peer != first.Peer() {
-				t.Fatalf("the twin starts: %v", err)
+				t.Fatalf("the twin starts: got %v, want an error that names the first", err)
 			}
 			if took := time.Since(began); took > 5*time.Second {
-				t.Errorf("it learnt that after %s", took)
+				t.Errorf("it learnt of the twin after %s, want at most 5 s", took)
 			}
 			if e.There == "" || e.Here == "" || e.There == e.Here || !strings.Contains(e.Error(), e.There) {
-				t.Errorf("%v", e)
+				t.Errorf("got %v, want two different addresses, with that of the twin in the text", e)
 			}
 			if err := first.Twins.Alone(t.Context()); err != nil {
-				t.Errorf("the older one: %v", err)
+				t.Errorf("the older one: got %v, want no error", err)
 			}
 			for _, h := range []*p2p.Host{member, first} {
 				if seen := h.Twins.Seen(); len(seen) != 1 || seen[0].Peer != first.Peer() || seen[0].Here == "" || seen[0].There == "" {
-					t.Errorf("%s has seen %+v", h.Peer(), seen)
+					t.Errorf("%s has seen %+v, want one sighting of the twins", h.Peer(), seen)
 				}
 			}
 		})
@@ -78,16 +78,16 @@ func TestFounderDoesNotWaitForTwins(t *testing.T) {
 	h := start(t, config(kinds["tcp"]))
 	began := time.Now()
 	if err := h.Twins.Alone(t.Context()); err != nil || time.Since(began) > 100*time.Millisecond {
-		t.Errorf("%v after %s", err, time.Since(began))
+		t.Errorf("got %v after %s, want no error at once", err, time.Since(began))
 	}
 }
 
 // No member can make up a proof, or use one again.
-func TestProofsOfTwins(t *testing.T) {
+func TestProofsOfTwinsAreNotForgedOrReused(t *testing.T) {
 	p2p.CheckTwinProofs(t)
 }
 
 // Sightings that nobody has asked for are forgotten too.
-func TestSightingsOfTwinsEnd(t *testing.T) {
+func TestOldSightingsOfTwinsAreForgotten(t *testing.T) {
 	synctest.Test(t, p2p.CheckTwinSightings)
 }

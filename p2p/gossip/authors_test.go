@@ -7,8 +7,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// One member announces a hundred times a second for hours. It takes the place of one author, and others are heard as before.
-func TestAuthorsAreBoundedByMember(t *testing.T) {
+// One member announces a hundred times a second for hours. It counts as one author, and others are heard as before.
+func TestFloodingMemberIsOneBoundedAuthor(t *testing.T) {
 	h, now := newAuthors(), time.Unix(0, 0)
 	passed, heard, seq := 0, 0, uint64(0)
 	const seconds = 3 * 3600
@@ -24,6 +24,6 @@ func TestAuthorsAreBoundedByMember(t *testing.T) {
 		}
 	}
 	if len(h.last) != 2 || passed > seconds*perSecond+burst || heard != seconds/10 {
-		t.Errorf("%d authors; %d announcements of mallory passed, and %d of %d of the other", len(h.last), passed, heard, seconds/10)
+		t.Errorf("got %d authors, want 2; %d announcements of mallory passed, want at most %d; %d of the other passed, want %d", len(h.last), passed, seconds*perSecond+burst, heard, seconds/10)
 	}
 }

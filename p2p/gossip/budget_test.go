@@ -8,7 +8,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/peer"
 )
 
-// One neighbour floods. Little of that is taken, and all of another one.
+// One neighbour floods. Few of its announcements are taken, and all of another neighbour.
 func TestNeighboursHaveBudgets(t *testing.T) {
 	b, now := budgets{}, time.Unix(1e9, 0)
 	const seconds, each, size = 60, 5000, 300
@@ -25,7 +25,7 @@ func TestNeighboursHaveBudgets(t *testing.T) {
 		}
 	}
 	if most := (burstNeighbour + seconds*perNeighbour) / (size + messageCost); taken > most+1 || heard != seconds*each/10 {
-		t.Errorf("%d of the flood were taken, want at most %d; %d of another neighbour", taken, most, heard)
+		t.Errorf("%d of the flood were taken, want at most %d; %d of another neighbour, want %d", taken, most+1, heard, seconds*each/10)
 	}
 	for n := range 3 * maxNeighbours {
 		now = now.Add(time.Millisecond)
@@ -34,6 +34,6 @@ func TestNeighboursHaveBudgets(t *testing.T) {
 		}
 	}
 	if len(b) > maxNeighbours {
-		t.Errorf("%d neighbours are remembered", len(b))
+		t.Errorf("%d neighbours are remembered, want at most %v", len(b), maxNeighbours)
 	}
 }

@@ -36,7 +36,7 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// node is a daemon with only the topic.
+// node is a daemon that has only the topic.
 type node struct {
 	*Topic
 	host host.Host
@@ -60,19 +60,19 @@ func (n *node) last() Announcement {
 	return n.got[len(n.got)-1]
 }
 
-// everyone takes part, and announces.
+// everyone is a membership in which every peer hears and announces.
 type everyone struct{}
 
 func (everyone) MayHear(job.Peer) bool     { return true }
 func (everyone) MayAnnounce(job.Peer) bool { return true }
 
-// allBut is everyone, but one peer announces nothing.
+// allBut is like everyone, but one peer announces nothing.
 type allBut job.Peer
 
 func (allBut) MayHear(job.Peer) bool         { return true }
 func (a allBut) MayAnnounce(p job.Peer) bool { return p != job.Peer(a) }
 
-// cluster starts n topics whose hosts are not connected.
+// cluster starts n topics on hosts that are not connected.
 func cluster(t *testing.T, n int, lost func(from, to net.Addr) bool) []*node {
 	sim := &simnet.Simnet{LatencyFunc: func(p *simnet.Packet) time.Duration {
 		if lost != nil && lost(p.From, p.To) {
@@ -130,7 +130,7 @@ func connect(t *testing.T, a, b *node) {
 	}
 }
 
-// TestAnnouncementReachesTwentyHosts connects the hosts in a ring with a few additional connections. So most hosts
+// TestAnnouncementReachesTwentyHosts connects the hosts in a ring with a few additional connections, so that most hosts
 // receive the announcement indirectly.
 func TestAnnouncementReachesTwentyHosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -145,21 +145,21 @@ func TestAnnouncementReachesTwentyHosts(t *testing.T) {
 		pass(time.Second)
 		for i, n := range nodes[1:] {
 			if got := n.last(); !reflect.DeepEqual(got.Wants, want) || got.Sessions != 8 || got.TTL != 30*time.Second {
-				t.Errorf("host %d received %+v", i+1, got)
+				t.Errorf("host %d received %+v, want got.Wants = %v, got.Sessions = 8 and got.TTL = 30 s", i+1, got, want)
 			}
 		}
 		if n := nodes[0].count(); n != 0 {
-			t.Errorf("the author received %d of its own announcements", n)
+			t.Errorf("the author received %d of its own announcements, want 0", n)
 		}
 		pass(time.Minute)
 		if n := nodes[9].count(); n < 6 || n > 7 {
-			t.Errorf("%d announcements in a minute of waiting work", n)
+			t.Errorf("%d announcements in a minute of waiting work, want 6 to 7", n)
 		}
 		nodes[0].Announce(nil, 0)
 		before := nodes[9].count()
 		pass(time.Minute)
 		if n := nodes[9].count(); n != before {
-			t.Errorf("%d announcements though nothing waits", n-before)
+			t.Errorf("got %d announcements though nothing waits, want 0", n-before)
 		}
 	})
 }
@@ -175,16 +175,16 @@ func TestManyChangesAreOneAnnouncement(t *testing.T) {
 		}
 		pass(2 * time.Second)
 		if n := nodes[1].count(); n < 5 || n > 7 {
-			t.Errorf("%d announcements of changes over 5 s", n)
+			t.Errorf("got %d announcements of changes over 5 s, want 5 to 7", n)
 		}
 		if got := nodes[1].last().Wants; len(got) != 1 || got[0].Count != 500 {
-			t.Errorf("the newest change was not announced: %v", got)
+			t.Errorf("the newest change was not announced: got %v, want one entry with count 500", got)
 		}
 	})
 }
 
-// TestLaterHostReceivesAnnouncement checks that a host that connects later receives the announcement of work that was
-// waiting before.
+// TestLaterHostReceivesAnnouncement checks that a host that connects later receives the announcement of work that
+// already waits.
 func TestLaterHostReceivesAnnouncement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := cluster(t, 3, nil)
@@ -194,7 +194,7 @@ func TestLaterHostReceivesAnnouncement(t *testing.T) {
 			connect(t, nodes[0], late)
 			pass(2 * time.Second)
 			if late.count() == 0 {
-				t.Error("not received within 2 s of connecting")
+				t.Error("nothing was received within 2 s of connecting")
 			}
 			pass(time.Minute)
 		}
@@ -219,7 +219,7 @@ func TestAnnouncementReachesAllDespiteLoss(t *testing.T) {
 	})
 }
 
-func TestWhatDoesNotFitIsLeftOut(t *testing.T) {
+func TestAnnouncementLeavesOutWhatDoesNotFit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := cluster(t, 2, nil)
 		connect(t, nodes[0], nodes[1])
@@ -231,12 +231,12 @@ func TestWhatDoesNotFitIsLeftOut(t *testing.T) {
 		pass(5 * time.Second)
 		got := nodes[1].last()
 		if n := len(got.Wants); n < 10 || !reflect.DeepEqual(got.Wants, wants[:n]) || got.Sessions != MaxSessions {
-			t.Errorf("%d wants, %d sessions arrived", n, got.Sessions)
+			t.Errorf("got %d wants and %d sessions, want the first wants and the most sessions", n, got.Sessions)
 		}
 	})
 }
 
-func TestFromWire(t *testing.T) {
+func TestMalformedAnnouncementsAreRefused(t *testing.T) {
 	self, other := test.RandPeerIDFatal(t), test.RandPeerIDFatal(t)
 	good := func() *wirepb.Announcement {
 		return toWire(self, Announcement{Seq: 1, TTL: time.Second, Wants: []Want{{Class: "cpu/1", Count: 1}}, Sessions: 1})
@@ -263,7 +263,7 @@ func TestFromWire(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := fromWire(self, b); err == nil {
-			t.Errorf("%s was accepted: %+v", name, got)
+			t.Errorf("%s was accepted: got %+v, want an error", name, got)
 		}
 	}
 	b, err := proto.Marshal(good())
@@ -275,8 +275,8 @@ func TestFromWire(t *testing.T) {
 	}
 }
 
-// TestValidate calls the validator as GossipSub does.
-func TestValidate(t *testing.T) {
+// TestValidatorRefusesStrangersAndFloods calls the validator as GossipSub does.
+func TestValidatorRefusesStrangersAndFloods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		author, stranger := test.RandPeerIDFatal(t), test.RandPeerIDFatal(t)
 		topic := cluster(t, 1, nil)[0].Topic
@@ -301,7 +301,7 @@ func TestValidate(t *testing.T) {
 			{stranger, stranger, 1, pubsub.ValidationIgnore},
 		} {
 			if got := say(c.by, c.claims, c.seq); got != c.want {
-				t.Errorf("case %d: %v, want %v", i, got, c.want)
+				t.Errorf("case %d: got %v, want %v", i, got, c.want)
 			}
 		}
 		accepted := 0
@@ -311,7 +311,7 @@ func TestValidate(t *testing.T) {
 			}
 		}
 		if accepted > burst {
-			t.Errorf("%d announcements of one author at once", accepted)
+			t.Errorf("got %d announcements of one author at once, want at most %v", accepted, burst)
 		}
 		pass(remember)
 		if say(author, author, 1) != pubsub.ValidationAccept {
@@ -346,14 +346,14 @@ func FuzzFromWire(f *testing.F) {
 		}
 		again, err := fromWire(self, out)
 		if err != nil || !reflect.DeepEqual(a, again) {
-			t.Fatalf("%+v, then %+v, %v", a, again, err)
+			t.Fatalf("got %+v, then %+v, %v, want the same twice", a, again, err)
 		}
 	})
 }
 
-// TestAnswer checks that about as many workers answer as were requested, whatever the numbers are, and that their
+// TestAboutAsManyWorkersAnswerAsRequested checks that about as many workers answer as were requested, whatever the numbers are, and that their
 // answers are spread over time.
-func TestAnswer(t *testing.T) {
+func TestAboutAsManyWorkersAnswerAsRequested(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		asked, matching := rapid.IntRange(1, MaxSessions).Draw(t, "asked"), rapid.IntRange(1, 5000).Draw(t, "matching")
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
@@ -362,7 +362,7 @@ func TestAnswer(t *testing.T) {
 		for range rounds * matching {
 			after, open := Answer(asked, matching, r)
 			if after < 0 || after > spread {
-				t.Fatalf("after %s", after)
+				t.Fatalf("got an answer after %s, want 0 to %v", after, spread)
 			}
 			if open {
 				came++
@@ -370,7 +370,7 @@ func TestAnswer(t *testing.T) {
 		}
 		got, want := float64(came)/rounds, float64(min(asked, matching))
 		if got < 0.7*want || got > 2.5*want+3 {
-			t.Fatalf("%.1f of %d workers answered, want %d", got, matching, asked)
+			t.Fatalf("%.1f of %d workers answered, want about %d", got, matching, asked)
 		}
 	})
 	if _, open := Answer(0, 10, rand.New(rand.NewPCG(1, 2))); open {

@@ -11,7 +11,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/protocol"
 )
 
-// TestProtocolsWorkBehindGate checks that the DHT and gossip work on gated hosts as on plain ones.
+// TestProtocolsWorkBehindGate checks that the DHT and gossip work on hosts with a gate as on others.
 func TestProtocolsWorkBehindGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 5
@@ -47,7 +47,7 @@ func TestProtocolsWorkBehindGate(t *testing.T) {
 		<-timer.C
 		for i, d := range tables {
 			if size := d.RoutingTable().Size(); size < 1 {
-				t.Errorf("host %d has %d hosts in its table", i, size)
+				t.Errorf("host %d has %d hosts in its table, want at least 1", i, size)
 			}
 		}
 		if err := topics[0].Publish(ctx, []byte("hello")); err != nil {
@@ -55,7 +55,7 @@ func TestProtocolsWorkBehindGate(t *testing.T) {
 		}
 		m, err := subs[n-1].Next(ctx)
 		if err != nil || string(m.Data) != "hello" {
-			t.Errorf("%v, %v", m, err)
+			t.Errorf("got %v, %v, want string(m.Data) = %q", m, err, "hello")
 		}
 		cancel()
 		for i := range n {

@@ -9,7 +9,7 @@ import (
 	"github.com/libp2p/go-libp2p/p2p/protocol/ping"
 )
 
-func TestLatency(t *testing.T) {
+func TestPingTakesTheSimulatedLatency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nw := New(t, 3, Options{Latency: 20 * time.Millisecond})
 		start := time.Now()

@@ -20,7 +20,7 @@ func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// PeerFrom returns the member that sent the request; false if the request came by another way, such as the local
+// PeerFrom returns the member that sent the request; false if the request came another way, such as over the local
 // socket.
 func PeerFrom(r *http.Request) (job.Peer, bool) {
 	p, ok := r.Context().Value(peerKey{}).(job.Peer)

@@ -32,7 +32,7 @@ import (
 // pass advances the virtual time.
 func pass(d time.Duration) { time.Sleep(d) }
 
-// counted counts the streams that are opened.
+// counted counts the opened streams.
 type counted struct {
 	host.Host
 	streams atomic.Int32
@@ -134,12 +134,12 @@ func TestRequestNamesItsPeer(t *testing.T) {
 		want := fmt.Sprint(job.Peer(me), true, me, "/v1/jobs", 0)
 		for range 20 {
 			if got, err := get(t, p, "/v1/jobs"); err != nil || got != want {
-				t.Fatalf("%q, %v; want %q", got, err, want)
+				t.Fatalf("got %q, %v; want %q", got, err, want)
 			}
 			pass(time.Second)
 		}
 		if n := p.counted.streams.Load(); n != 1 {
-			t.Errorf("%d streams for 20 requests", n)
+			t.Errorf("got %d streams for 20 requests, want 1", n)
 		}
 		res, err := p.client.Post(p.url("/v1/jobs"), "text/plain", strings.NewReader(strings.Repeat("x", 1<<20)))
 		if err != nil {
@@ -147,12 +147,12 @@ func TestRequestNamesItsPeer(t *testing.T) {
 		}
 		defer res.Body.Close()
 		if b, err := io.ReadAll(res.Body); err != nil || !strings.HasSuffix(string(b), "1048576") {
-			t.Errorf("a body of 1 MiB: %q, %v", b, err)
+			t.Errorf("a body of 1 MiB: got %q, %v, want a text that ends with %q", b, err, "1048576")
 		}
 	})
 }
 
-// follow returns a handler whose response continues until the client disconnects.
+// follow returns a handler whose response goes on until the client disconnects.
 func follow(left chan<- error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for n := 0; ; n++ {
@@ -187,25 +187,25 @@ func testFollow(t *testing.T, p *pair, left <-chan error, most time.Duration) {
 	for n := range 3 {
 		start := time.Now()
 		if !lines.Scan() || lines.Text() != fmt.Sprintf("line %d", n) || time.Since(start) > most {
-			t.Fatalf("line %d: %q after %s, %v", n, lines.Text(), time.Since(start), lines.Err())
+			t.Fatalf("line %d: got %q after %s, %v", n, lines.Text(), time.Since(start), lines.Err())
 		}
 	}
 	cancel()
 	start := time.Now()
 	if err := <-left; !errors.Is(err, context.Canceled) || time.Since(start) > most {
-		t.Errorf("the server noticed after %s that the client had disconnected: %v", time.Since(start), err)
+		t.Errorf("the server noticed a disconnect after %s with %v, want context.Canceled in time", time.Since(start), err)
 	}
 }
 
-func TestStreamingResponse(t *testing.T) {
+func TestResponseStreamsUntilTheClientLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		left := make(chan error, 1)
 		testFollow(t, newPair(t, DefaultConfig(), follow(left)), left, 1100*time.Millisecond)
 	})
 }
 
-// TestStreamingResponseOverTCP does the same over TCP, where yamux instead of QUIC carries the streams.
-func TestStreamingResponseOverTCP(t *testing.T) {
+// TestResponseStreamsUntilTheClientLeavesOverTCP is the same over TCP, where yamux instead of QUIC carries the streams.
+func TestResponseStreamsUntilTheClientLeavesOverTCP(t *testing.T) {
 	var hosts []host.Host
 	for range 2 {
 		h, err := libp2p.New(libp2p.ListenAddrStrings("/ip4/127.0.0.1/tcp/0"), libp2p.Transport(tcp.NewTCPTransport), libp2p.DisableMetrics())
@@ -240,24 +240,24 @@ func TestStreamsOfAPeerAreBounded(t *testing.T) {
 		}
 		first, second, third := ask(), ask(), ask()
 		if _, err := third.Read(make([]byte, 1)); err == nil {
-			t.Error("served a third stream of a peer that may have two")
+			t.Error("got a third stream of a peer that may have two, want an error")
 		}
 		close(release)
 		for _, c := range []net.Conn{first, second} {
 			if line, err := bufio.NewReader(c).ReadString('\n'); err != nil || !strings.Contains(line, "200") {
-				t.Errorf("%q, %v", line, err)
+				t.Errorf("got line %q, %v, want a text with %q", line, err, "200")
 			}
 			c.Close()
 		}
 		pass(time.Second)
 		if got, err := get(t, p, "/"); err != nil || got != "ok" {
-			t.Errorf("after they were closed: %q, %v", got, err)
+			t.Errorf("after they were closed: got %q, %v, want %q", got, err, "ok")
 		}
 	})
 }
 
-// TestStreamsAreShared checks that hostile peers, each with all streams that it gets, leave some for the next.
-func TestStreamsAreShared(t *testing.T) {
+// TestHostilePeersLeaveStreamsForOthers checks that some streams are left for another peer while hostile peers hold all that they get.
+func TestHostilePeersLeaveStreamsForOthers(t *testing.T) {
 	l := &Listener{cfg: DefaultConfig(), open: map[job.Peer]int{}}
 	for i := range 30 {
 		p := job.Peer(fmt.Sprint("hostile", i))
@@ -265,7 +265,7 @@ func TestStreamsAreShared(t *testing.T) {
 		}
 	}
 	if !l.enter("honest") {
-		t.Errorf("30 peers have all %d streams", l.all)
+		t.Errorf("30 peers hold all %d streams, want that another peer gets one", l.all)
 	}
 	most := l.all
 	for p, n := range l.open {
@@ -274,7 +274,7 @@ func TestStreamsAreShared(t *testing.T) {
 		}
 	}
 	if most > l.cfg.Streams || l.all != 0 || len(l.open) > 0 {
-		t.Errorf("%d streams at most, and %d when all have left", most, l.all)
+		t.Errorf("got %d streams at most, and %d when all have left, want no more than allowed, and 0", most, l.all)
 	}
 }
 
@@ -296,13 +296,13 @@ func TestRequestsWaitForAStream(t *testing.T) {
 		for range 100 {
 			wg.Go(func() {
 				if got, err := get(t, p, "/"); err != nil || got != "ok" {
-					t.Errorf("%q, %v", got, err)
+					t.Errorf("got %q, %v, want %q", got, err, "ok")
 				}
 			})
 		}
 		wg.Wait()
 		if n := int(most.Load()); n > cfg.OpenStreams || n < cfg.OpenStreams/2 {
-			t.Errorf("%d requests at once", n)
+			t.Errorf("got %d concurrent requests, want at most %v and at least %v", n, cfg.OpenStreams, cfg.OpenStreams/2)
 		}
 	})
 }
@@ -320,12 +320,12 @@ func TestSilentPeerEndsInTime(t *testing.T) {
 			t.Error("got an answer from a silent peer")
 		}
 		if took := time.Since(start); took > cfg.HeaderTimeout+cfg.DialTimeout {
-			t.Errorf("ended after %s", took)
+			t.Errorf("a request to a silent peer ended after %s, want at most %v", took, cfg.HeaderTimeout+cfg.DialTimeout)
 		}
 	})
 }
 
-func TestBadPeerInURL(t *testing.T) {
+func TestRequestToAnInvalidPeerIDFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t, DefaultConfig(), http.NotFoundHandler())
 		res, err := p.client.Get("http://localhost/")
@@ -336,14 +336,14 @@ func TestBadPeerInURL(t *testing.T) {
 	})
 }
 
-func TestClosedListener(t *testing.T) {
+func TestClosedListenerServesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t, DefaultConfig(), http.NotFoundHandler())
 		if err := p.listener.Close(); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := p.listener.Accept(); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("Accept after Close: %v", err)
+			t.Errorf("Accept after Close: got %v, want net.ErrClosed", err)
 		}
 		if _, err := get(t, p, "/"); err == nil {
 			t.Error("a closed listener answered")
@@ -351,17 +351,17 @@ func TestClosedListener(t *testing.T) {
 		p.listener.mu.Lock()
 		defer p.listener.mu.Unlock()
 		if p.listener.all != 0 {
-			t.Errorf("%d streams are counted as open", p.listener.all)
+			t.Errorf("%d streams are counted as open, want 0", p.listener.all)
 		}
 	})
 }
 
-func TestPeerFromElsewhere(t *testing.T) {
+func TestRequestOfTheLocalSocketHasNoPeer(t *testing.T) {
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if p, ok := PeerFrom(r); ok || p != "" {
-		t.Errorf("a request from the local socket has the peer %q", p)
+		t.Errorf("a request from the local socket: got peer %q, want none", p)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	ma "github.com/multiformats/go-multiaddr"
 )
 
-func TestUnreachedError(t *testing.T) {
+func TestUnreachedErrorSaysWhyInOneLine(t *testing.T) {
 	refused := fmt.Errorf("dial tcp4 10.0.0.7:4701: connect: %w", syscall.ECONNREFUSED)
 	at := func(address string, cause error) swarm.TransportError {
 		return swarm.TransportError{Address: ma.StringCast(address), Cause: cause}
@@ -38,16 +38,16 @@ func TestUnreachedError(t *testing.T) {
 	} {
 		got := &UnreachedError{err}
 		if got.Error() != want {
-			t.Errorf("%q, want %q", got, want)
+			t.Errorf("got %q, want %q", got, want)
 		}
 		if errors.Unwrap(got) != nil || !errors.Is(got, err) {
-			t.Errorf("%q hides its cause, or hands it on as its text", got)
+			t.Errorf("got %q, want an error that is its cause but does not show its text", got)
 		}
 	}
 }
 
-// A real host that dials a port where nobody listens.
-func TestDialOfNobody(t *testing.T) {
+// A real host dials a port where nobody listens.
+func TestDialOfAnAbsentHostSaysWhy(t *testing.T) {
 	h, err := libp2p.New(libp2p.NoListenAddrs)
 	if err != nil {
 		t.Fatal(err)
@@ -61,11 +61,11 @@ func TestDialOfNobody(t *testing.T) {
 	_, err = dial(t.Context(), cfg, h, nobody.String()+":80")
 	var unreached *UnreachedError
 	if !errors.As(err, &unreached) || unreached.Error() != "no address of it is known" {
-		t.Errorf("without an address: %v", err)
+		t.Errorf("a peer without an address: got %v, want that no address of it is known", err)
 	}
 	h.Peerstore().AddAddr(nobody, ma.StringCast("/ip4/127.0.0.1/tcp/1"), peerstore.PermanentAddrTTL)
 	want := "no connection at tcp 127.0.0.1:1 (connection refused)"
 	if _, err = dial(t.Context(), cfg, h, nobody.String()+":80"); !errors.As(err, &unreached) || unreached.Error() != want {
-		t.Errorf("%v, want %q", err, want)
+		t.Errorf("got %v, want %q", err, want)
 	}
 }

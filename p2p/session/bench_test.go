@@ -26,7 +26,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// answerer is the Handler of both ends: it commits to each offer and counts commits.
+// answerer is the Handler of both ends. It commits to each offer and counts commits.
 type answerer struct {
 	*Manager
 	up      chan struct{}
@@ -105,8 +105,8 @@ func BenchmarkOfferCommit(b *testing.B) {
 	}
 }
 
-// BenchmarkRawTCP is the lower bound: the same sizes on one TCP connection, written in batches, nothing encoded or
-// checked.
+// BenchmarkRawTCP is the lower bound: the same sizes on one TCP connection, written in batches, without encoding or
+// checks.
 func BenchmarkRawTCP(b *testing.B) {
 	offer, commit := wireSize(b, testOffer(1<<40)), wireSize(b, contract.Commit{
 		Offer: 1 << 40, Attempt: testOffer(1).Attempt, Group: 7, Devices: benchDevices, Session: 9,
@@ -223,7 +223,7 @@ func BenchmarkCodec(b *testing.B) {
 	}
 }
 
-// BenchmarkEventAmongLinks measures what the end of one dial costs the manager while thousands of other links wait
+// BenchmarkEventAmongLinks measures the cost of the end of one dial for the manager while thousands of other links wait
 // for theirs.
 func BenchmarkEventAmongLinks(b *testing.B) {
 	for _, others := range []int{64, 4096} {

@@ -20,7 +20,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// longest returns n bytes that are valid as an ID, a name and a word.
+// longest returns n bytes that are a valid ID, name and word.
 func longest(n int) string { return strings.Repeat("x", n) }
 
 // longestID returns the i-th of many different IDs of maximal length.
@@ -89,8 +89,8 @@ func largestProfile() contract.Profile {
 	return p
 }
 
-// largestSpec returns a job file whose encoding has exactly n bytes. Its characters are those that other encoders
-// write as six bytes.
+// largestSpec returns a job file whose encoding has exactly n bytes. Other encoders write each of its characters as six
+// bytes.
 func largestSpec(t *testing.T, n int) job.Spec {
 	t.Helper()
 	s := job.DefaultSpec()
@@ -101,7 +101,7 @@ func largestSpec(t *testing.T, n int) job.Spec {
 	}
 	s.Script += strings.Repeat("<", n-len(text))
 	if text, err = job.EncodeSpec(s); err != nil || len(text) != n {
-		t.Fatalf("%d bytes, %v", len(text), err)
+		t.Fatalf("got %d bytes, %v, want %v", len(text), err, n)
 	}
 	return s
 }
@@ -185,7 +185,7 @@ func TestLargestMessagesFit(t *testing.T) {
 		n := proto.Size(f)
 		t.Logf("%T: %d bytes", msg, n)
 		if n > MaxFrame {
-			t.Errorf("%T has %d bytes, a frame at most %d", msg, n, MaxFrame)
+			t.Errorf("%T: got %d bytes, want at most %d, the bound of a frame", msg, n, MaxFrame)
 			continue
 		}
 		b, err := appendFrame(nil, f)
@@ -205,8 +205,8 @@ func TestLargestMessagesFit(t *testing.T) {
 	}
 }
 
-// TestTooManyLinks checks that a host is announced without links if its devices have more links than a Hello can hold.
-func TestTooManyLinks(t *testing.T) {
+// TestHelloLeavesOutLinksThatDoNotFit checks that a host is announced without links if its devices have more links than a Hello can hold.
+func TestHelloLeavesOutLinksThatDoNotFit(t *testing.T) {
 	h := contract.Hello{Profile: contract.Profile{Peer: "p", Worker: true}}
 	for i := range 100 {
 		d := gpu.Device{UUID: fmt.Sprint(i)}
@@ -229,19 +229,19 @@ func TestTooManyLinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := back.(contract.Hello).Profile.GPUs; len(got) != 100 || got[0].Links != nil {
-		t.Errorf("%d devices, %d links of the first", len(got), len(got[0].Links))
+		t.Errorf("got %d devices with %d links of the first, want 100 without links", len(got), len(got[0].Links))
 	}
 	if len(h.Profile.GPUs[0].Links) != 99 {
 		t.Error("the sender's own profile was changed")
 	}
 }
 
-// TestSpecBeyondItsBound checks that both the sender and the receiver refuse a job file that is one byte too long.
-func TestSpecBeyondItsBound(t *testing.T) {
+// TestJobFileBeyondItsBoundIsRefused checks that both the sender and the receiver refuse a job file that is one byte too long.
+func TestJobFileBeyondItsBoundIsRefused(t *testing.T) {
 	a := largestAttempt(0)
 	spec := largestSpec(t, job.MaxSpecBytes+1)
 	if _, err := job.NewFile(spec); err == nil {
-		t.Error("it is taken as a job file")
+		t.Error("it was accepted as a job file")
 	}
 	text, err := job.EncodeSpec(spec)
 	if err != nil {
@@ -255,7 +255,7 @@ func TestSpecBeyondItsBound(t *testing.T) {
 	}
 	f.GetStart().Spec = text
 	if _, err := fromWire(f, &files[*job.File]{}); !errors.Is(err, ErrInvalid) {
-		t.Errorf("received: %v", err)
+		t.Errorf("received: got %v, want ErrInvalid", err)
 	}
 }
 
@@ -292,7 +292,7 @@ func TestLargestMessagesCross(t *testing.T) {
 			}
 		}
 		if a.ups != 1 {
-			t.Errorf("%v", a.seen)
+			t.Errorf("got %v, want that the session came up once", a.seen)
 		}
 	})
 }

@@ -1,6 +1,6 @@
 package session
 
-// Every valid message survives encoding and decoding; no bytes decode to a message that is out of bounds.
+// Every valid message survives encoding and decoding, and no bytes decode to a message that is out of bounds.
 
 import (
 	"bytes"
@@ -42,7 +42,7 @@ func parse(b []byte) (any, error) {
 	return fromWire(f, &files[*job.File]{})
 }
 
-func TestRoundTrip(t *testing.T) {
+func TestMessagesSurviveEncoding(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		msg := anyMessage().Draw(t, "message")
 		got, err := carry(msg)
@@ -71,11 +71,11 @@ func TestEveryMessageHasAGenerator(t *testing.T) {
 		}
 	}
 	if len(seen) != len(want) {
-		t.Errorf("generated: %v", seen)
+		t.Errorf("got %d kinds of messages, want %d: %v", len(seen), len(want), seen)
 	}
 }
 
-func TestOutOfBounds(t *testing.T) {
+func TestMessagesOutOfBoundsAreRefused(t *testing.T) {
 	o := testOffer(1)
 	a, g := o.Attempt, o.Group
 	end := time.Unix(1, 0)
@@ -230,7 +230,7 @@ func TestOutOfBounds(t *testing.T) {
 		"drivers":   host(func(p *contract.Profile) { p.Drivers = []string{"exec driver"} }),
 	} {
 		if got, err := carry(msg); err == nil {
-			t.Errorf("%s was encoded and decoded: %#v", name, got)
+			t.Errorf("%s was encoded and decoded: got %#v, want an error", name, got)
 		}
 	}
 }
@@ -241,8 +241,8 @@ func gangOfSize(n int) []contract.Member {
 	})
 }
 
-// TestSentences checks that text for people that is not printable or too long is cleaned, not refused.
-func TestSentences(t *testing.T) {
+// TestTextForPeopleIsCleaned checks that text for people that is not printable or too long is cleaned and not refused.
+func TestTextForPeopleIsCleaned(t *testing.T) {
 	a := testOffer(1).Attempt
 	for in, want := range map[string]string{
 		"two\nlines":                            "two lines",
@@ -253,7 +253,7 @@ func TestSentences(t *testing.T) {
 	} {
 		got, err := carry(contract.Cancel{Attempt: a, Group: a.Job.Group(), Reason: in})
 		if err != nil || got.(contract.Cancel).Reason != want {
-			t.Errorf("%.20q came as %.20q, %v", in, got, err)
+			t.Errorf("%.20q arrived as %.20q, %v, want the cleaned text", in, got, err)
 		}
 	}
 }
@@ -285,7 +285,7 @@ func FuzzReadFrame(f *testing.F) {
 }
 
 // A proof of a group's founder has 16 bytes or none.
-func TestFoundingsHaveOneLength(t *testing.T) {
+func TestFoundersProofHas16BytesOrNone(t *testing.T) {
 	for _, n := range []int{0, 1, 15, 16, 17, 1000} {
 		frame := &wirepb.Frame{Body: &wirepb.Frame_Owns{Owns: &wirepb.Owns{Groups: []*wirepb.GroupEpoch{{Group: 1, Epoch: &wirepb.EpochRef{Generation: 1}, Founding: make([]byte, n)}}}}}
 		b, err := appendFrame(nil, frame)
@@ -293,7 +293,7 @@ func TestFoundingsHaveOneLength(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := parse(b); (err == nil) != (n == 0 || n == 16) {
-			t.Errorf("%d bytes: %v", n, err)
+			t.Errorf("a proof of %d bytes: got %v, want an error unless it has 0 or 16", n, err)
 		}
 	}
 }

@@ -1,6 +1,6 @@
 package session
 
-// The fields of all messages, each with the format in which it came.
+// The fields of all messages, each with the format that brought it.
 
 import (
 	"flag"
@@ -20,9 +20,10 @@ var update = flag.Bool("update", false, "write the table of the fields; a new fi
 
 const fieldsFile = "testdata/fields.txt"
 
-// Each field of a message is in testdata/fields.txt: MESSAGE.FIELD NUMBER TYPE SINCE. SINCE is the format from which on its
-// receivers know it, or "ignored": a receiver that does not know the field does nothing wrong by that. What needs a format is
-// sent only to peers that know it (outbox.refuses, and job.Spec.NeededFormat for the messages about a job).
+// Each field of a message is in testdata/fields.txt as MESSAGE.FIELD NUMBER TYPE SINCE. SINCE is the first format whose
+// receivers know the field, or "ignored": a receiver that does not know the field does nothing wrong then. A message
+// that needs a format is sent only to peers that know it (outbox.refuses, and job.Spec.NeededFormat for the messages
+// about a job).
 func TestEveryFieldOfTheWireIsListed(t *testing.T) {
 	text, err := os.ReadFile(fieldsFile)
 	if err != nil && !*update {
@@ -41,7 +42,7 @@ func TestEveryFieldOfTheWireIsListed(t *testing.T) {
 			word = "?"
 		}
 		if n, err := strconv.Atoi(word); word != "ignored" && (err != nil || n < 1 || job.Format(n) > job.FormatNow) {
-			t.Errorf("%s: its format is %q; give it one in %s: a number up to %d, or the word ignored", key, word, fieldsFile, job.FormatNow)
+			t.Errorf("%s: got the format %q, want in %s a number up to %d, or the word ignored", key, word, fieldsFile, job.FormatNow)
 		}
 		delete(since, key)
 		fmt.Fprintf(&out, "%s %s\n", key, word)
@@ -55,7 +56,7 @@ func TestEveryFieldOfTheWireIsListed(t *testing.T) {
 		}
 	}
 	for key := range since {
-		t.Errorf("%s is in the table, and in no message: a field is never removed, and its number and type never change", key)
+		t.Errorf("%s is in the table and in no message: want that a field is never removed and keeps its number and type", key)
 	}
 	if *update {
 		if err := os.WriteFile(fieldsFile, []byte(out.String()), 0o600); err != nil {

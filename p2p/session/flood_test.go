@@ -1,6 +1,6 @@
 package session
 
-// Peers that send more than they may: they are read slowly or cut, and nobody else is.
+// Peers that send more than they may are read slowly or cut, and no others are.
 
 import (
 	"errors"
@@ -29,8 +29,8 @@ func rawSession(t *testing.T, b, a *node, n uint64) network.Stream {
 	return o.stream
 }
 
-// One peer sends without a pause what each kind of host says now and then. It is read at the rate of its cost, its session
-// stays, and messages of another peer arrive at once.
+// One peer sends without a pause the messages that each kind of host sends now and then. It is read at the rate of
+// their cost, its session stays, and messages of another peer arrive at once.
 func TestFloodIsReadSlowly(t *testing.T) {
 	const span = 20 * time.Second
 	attempt := job.Attempt{Job: job.NewID(7, 1), N: 1}
@@ -78,16 +78,16 @@ func TestFloodIsReadSlowly(t *testing.T) {
 					}
 				}
 				if !a.isUp(b.id()) || !a.isUp(honest.id()) {
-					t.Errorf("a session was cut: %v", a.lastErr())
+					t.Errorf("a session was cut: got %v, want that both stay", a.lastErr())
 				}
 				_ = s.Reset()
 				<-done
 				pass(time.Second)
 				if most := flood.most * int(span/time.Second+3); got > most || got < most/4 {
-					t.Errorf("%d messages in %s, want at most %d", got, span, most)
+					t.Errorf("got %d messages in %s, want at most %d", got, span, most)
 				}
 				if slowest > time.Second/10 {
-					t.Errorf("a message of another peer took %s", slowest)
+					t.Errorf("a message of another peer took %s, want at most %v", slowest, time.Second/10)
 				}
 				a.kept(t)
 			})
@@ -95,7 +95,7 @@ func TestFloodIsReadSlowly(t *testing.T) {
 	}
 }
 
-// A peer that begins one session after the other, and says in each as much as it may at once, is not read faster for that.
+// A peer that begins one session after another, and sends in each as much as it may at once, is not read faster.
 func TestFloodOfSessionsIsReadSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const span = 20 * time.Second
@@ -123,16 +123,16 @@ func TestFloodOfSessionsIsReadSlowly(t *testing.T) {
 		_ = last.Reset()
 		pass(time.Second)
 		if most := maxRate / profileCost * int(span/time.Second+3); got > most || got < most/8 {
-			t.Errorf("%d profiles in %s, want at most %d", got, span, most)
+			t.Errorf("got %d profiles in %s, want at most %d", got, span, most)
 		}
 		if most := maxRate / sessionCost * int(span/time.Second+3); a.ups > most {
-			t.Errorf("%d sessions in %s, want at most %d", a.ups, span, most)
+			t.Errorf("got %d sessions in %s, want at most %d", a.ups, span, most)
 		}
 		a.kept(t)
 	})
 }
 
-// A peer that says without end what it has is cut, and refused for longer each time. Another peer's session stays.
+// A peer that sends its profile without end is cut, and refused for longer each time. Another peer's session stays.
 func TestFloodOfProfilesIsCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3)
@@ -145,7 +145,7 @@ func TestFloodOfProfilesIsCut(t *testing.T) {
 		for n, want := range []time.Duration{shortest, shortest, shortest, 2 * shortest, 4 * shortest} {
 			s := rawSession(t, b, a, uint64(n+1)*1000)
 			if s == nil {
-				t.Fatalf("session %d is refused", n)
+				t.Fatalf("session %d was refused", n)
 			}
 			for {
 				if _, err := s.Write(hello); err != nil {
@@ -154,38 +154,38 @@ func TestFloodOfProfilesIsCut(t *testing.T) {
 				pass(10 * time.Millisecond)
 			}
 			if err := a.lastErr(); !errors.Is(err, ErrFlood) {
-				t.Fatalf("cut for %v", err)
+				t.Fatalf("cut for %v, want ErrFlood", err)
 			}
 			pass(want - time.Second)
 			if s := rawSession(t, b, a, uint64(n+1)*1000+1); s != nil {
-				t.Errorf("ban %d lasts less than %s", n, want)
+				t.Errorf("a session was accepted after ban %d and before %s, want a refusal", n, want)
 			}
 			pass(time.Minute)
 		}
 		if a.ups != 6 || !a.isUp(honest.id()) {
-			t.Errorf("the other peer: %v", a.seen)
+			t.Errorf("the other peer: got %v, want one session that stays", a.seen)
 		}
 		a.kept(t)
 	})
 }
 
-func TestBans(t *testing.T) {
+func TestBansGrowToABoundAndAreForgotten(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	b := bans{shortest: 10 * time.Second}
 	for range 20 {
 		b.add("mallory", now)
 	}
 	if d := b.until("mallory").Sub(now); d != longestBan {
-		t.Errorf("the 20th ban lasts %s", d)
+		t.Errorf("the 20th ban lasts %s, want %v", d, longestBan)
 	}
-	for n := range 2 * maxBans { // made-up members do not fill the memory, nor free the worst
+	for n := range 2 * maxBans { // made-up members neither fill the memory nor displace the worst ban
 		b.add(job.Peer(fmt.Sprint("peer-", n)), now)
 	}
 	if len(b.by) > maxBans || b.until("mallory").Before(now.Add(longestBan)) {
-		t.Errorf("%d bans are remembered; mallory's until %s", len(b.by), b.until("mallory"))
+		t.Errorf("got %d bans, want at most %d; mallory is banned until %s, want at least %s", len(b.by), maxBans, b.until("mallory"), now.Add(longestBan))
 	}
 	now = now.Add(longestBan + bansKept + time.Second)
 	if d := b.add("mallory", now); d != b.shortest {
-		t.Errorf("after a good while a ban lasts %s", d)
+		t.Errorf("a ban after a long time lasts %s, want %v", d, b.shortest)
 	}
 }

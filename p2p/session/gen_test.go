@@ -386,7 +386,7 @@ var anyFounding = rapid.Custom(func(t *rapid.T) (f job.Founding) {
 	return f
 })
 
-// largestReport returns a report of usage as large as any: what this version does not know fills it up.
+// largestReport returns a report of usage of the largest size. Bytes that this version does not know fill it up.
 func largestReport() string {
 	r := usage.NewReport()
 	r.Samples, r.Step = 1, time.Second

@@ -38,7 +38,7 @@ type cluster struct {
 	slow atomic.Pointer[func(from, to int) time.Duration]
 }
 
-// member is a host of a cluster in which each host has all roles, unless roles says otherwise.
+// member is a host of a cluster where each host has all roles, unless roles says otherwise.
 type member struct {
 	host.Host
 	roles atomic.Pointer[map[peer.ID]p2p.Roles]
@@ -51,7 +51,7 @@ func (m *member) RolesOf(id peer.ID) p2p.Roles {
 	return p2p.AllRoles
 }
 
-// node is a daemon with only sessions.
+// node is a daemon that has only sessions.
 type node struct {
 	host host.Host
 	*Manager
@@ -106,7 +106,7 @@ func newCluster(t *testing.T, n int) *cluster {
 
 func ip(a net.Addr) string { return a.(*net.UDPAddr).IP.String() }
 
-// start gives the host a new manager, as when a daemon starts.
+// start gives the host a new manager, as a start of the daemon does.
 func (n *node) start(t *testing.T) { n.startWith(t, DefaultConfig()) }
 
 func (n *node) startWith(t *testing.T, cfg Config) {

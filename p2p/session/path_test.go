@@ -18,8 +18,8 @@ import (
 
 func (n *node) path(of *node) contract.Path { return n.table.get(of.id()).info().Path }
 
-// Both ends of a session tell the same addresses, the other way round, whichever of them has opened it.
-func TestPathOfASession(t *testing.T) {
+// Both ends of a session report the same addresses, in opposite order, whichever end has opened it.
+func TestBothEndsReportTheSamePath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3)
 		c.nodes[0].Want(c.nodes[1].id())
@@ -28,17 +28,17 @@ func TestPathOfASession(t *testing.T) {
 		for _, other := range c.nodes[1:] {
 			a, b := c.nodes[0].path(other), other.path(c.nodes[0])
 			if a.Local == "" || a.Remote == "" || a.Local == a.Remote || a != (contract.Path{Local: b.Remote, Remote: b.Local}) {
-				t.Errorf("%+v and %+v", a, b)
+				t.Errorf("got %+v and %+v, want two addresses, in opposite order", a, b)
 			}
 		}
 		if a, b := c.nodes[0].path(c.nodes[1]), c.nodes[0].path(c.nodes[2]); a.Local != b.Local || a.Remote == b.Remote {
-			t.Errorf("%+v and %+v of one host", a, b)
+			t.Errorf("got %+v and %+v of one host, want the same local and different remote addresses", a, b)
 		}
 	})
 }
 
-// A QUIC connection that a host has dialled does not tell the host's own address, if it listens at all its addresses.
-func TestPathOfAHostThatListensEverywhere(t *testing.T) {
+// On a QUIC connection that a host has dialled, its own address is unknown if it listens at all its addresses.
+func TestHostThatListensEverywhereReportsItsPath(t *testing.T) {
 	var nodes []*node
 	for _, at := range []string{"/ip4/0.0.0.0/udp/0/quic-v1", "/ip4/0.0.0.0/udp/0/quic-v1"} {
 		h, err := libp2p.New(libp2p.ListenAddrStrings(at), libp2p.DisableRelay(), libp2p.DisableMetrics())
@@ -55,7 +55,7 @@ func TestPathOfAHostThatListensEverywhere(t *testing.T) {
 	a.Want(b.id())
 	until(t, "no session", func() bool { return a.isUp(b.id()) && b.isUp(a.id()) })
 	if want := (contract.Path{Local: "127.0.0.1", Remote: "127.0.0.1"}); a.path(b) != want || b.path(a) != want {
-		t.Errorf("%+v and %+v", a.path(b), b.path(a))
+		t.Errorf("got %+v and %+v, want %+v", a.path(b), b.path(a), want)
 	}
 }
 
@@ -74,7 +74,7 @@ func (e ends) RemoteMultiaddr() ma.Multiaddr { return ma.StringCast(e.remote) }
 
 var _ network.ConnMultiaddrs = ends{}
 
-func TestPathOfAddresses(t *testing.T) {
+func TestPathNeedsDirectRoutableAddresses(t *testing.T) {
 	const relay = "/ip4/10.0.0.9/tcp/4701/p2p/12D3KooWNbXmmoznxXaRArq2f2kCmHvrwAfEA3X4CP1LbytmZC9V/p2p-circuit"
 	for _, c := range []struct {
 		ends
@@ -91,13 +91,13 @@ func TestPathOfAddresses(t *testing.T) {
 		{ends{"/ip4/10.0.0.1/tcp/1", "/dns4/example/tcp/2"}, contract.Path{}},
 	} {
 		if got := pathOf(c.ends); got != c.want {
-			t.Errorf("%+v: %+v, want %+v", c.ends, got, c.want)
+			t.Errorf("%+v: got %+v, want %+v", c.ends, got, c.want)
 		}
 	}
 }
 
-// A peer of an earlier version gets no gang, so its path is of no use.
-func TestPathOfAnEarlierVersion(t *testing.T) {
+// A peer of an earlier version gets no gang, so its path is not needed.
+func TestSessionWithAnEarlierVersionHasNoPath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)
 		a, b := c.nodes[0], c.nodes[1]
@@ -120,7 +120,7 @@ func TestPathOfAnEarlierVersion(t *testing.T) {
 		a.Want(b.id())
 		pass(time.Second)
 		if got := a.path(b); got != (contract.Path{}) {
-			t.Errorf("%+v", got)
+			t.Errorf("got path %+v, want none", got)
 		}
 	})
 }

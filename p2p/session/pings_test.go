@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// A round trip is told when it is first known and when it has changed by a fourth. However fast it changes, that is once
-// for each Ping at most.
-func TestRoundTripsAreTold(t *testing.T) {
+// A round trip is reported when it is first known and when it has changed by a fourth, and at most once for each Ping.
+func TestRoundTripsAreReportedWhenTheyChange(t *testing.T) {
 	p := &pings{}
 	now := time.Unix(0, 0)
 	for i, c := range []struct {
@@ -27,16 +26,16 @@ func TestRoundTripsAreTold(t *testing.T) {
 		number := p.next(now)
 		now = now.Add(c.took)
 		if rtt, told := p.answered(number, time.Time{}, now); told != c.told || rtt <= 0 || rtt != p.roundTrip() {
-			t.Errorf("Ping %d: %s, told %v, want %v", i, rtt, told, c.told)
+			t.Errorf("Ping %d: got %s, reported %v, want %v", i, rtt, told, c.told)
 		}
 		if _, told := p.answered(number, time.Time{}, now); told {
-			t.Errorf("Ping %d: its second answer counts", i)
+			t.Errorf("Ping %d: its second answer was accepted", i)
 		}
 	}
 }
 
-// A peer cannot make itself seem near by answers to Pings that have not come: it does not know their numbers.
-func TestAnswersBeforeThePing(t *testing.T) {
+// A peer cannot seem near by answering Pings that have not arrived, because it does not know their numbers.
+func TestAnswersToUnsentPingsAreIgnored(t *testing.T) {
 	p := &pings{}
 	now := time.Unix(0, 0)
 	var last uint64
@@ -45,7 +44,7 @@ func TestAnswersBeforeThePing(t *testing.T) {
 		for guess := range uint64(1000) { // near the number before, and near zero
 			for _, n := range []uint64{guess, last + guess, last - guess} {
 				if _, told := p.answered(n, time.Time{}, now); told && n != number || p.roundTrip() != 0 && p.roundTrip() < 4*time.Millisecond {
-					t.Fatalf("the answer %d to the Ping %d counts: %s", n, number, p.roundTrip())
+					t.Fatalf("the answer %d to the Ping %d was accepted: got a round trip of %s, want at least 4ms", n, number, p.roundTrip())
 				}
 			}
 		}
@@ -54,17 +53,17 @@ func TestAnswersBeforeThePing(t *testing.T) {
 		last = number
 	}
 	if p.roundTrip() != 5*time.Millisecond {
-		t.Errorf("the round trip is %s, want 5ms", p.roundTrip())
+		t.Errorf("got a round trip of %s, want 5ms", p.roundTrip())
 	}
 }
 
-// How far the clock of a peer is ahead is known to half of a round trip, whatever the clock of this host reads meanwhile. Slow answers
-// say nothing.
-func TestClockOfAPeer(t *testing.T) {
+// How far the clock of a peer is ahead is known to half of a round trip, whatever the clock of this host reads
+// meanwhile. Slow answers change nothing.
+func TestClockOfAPeerIsKnownToHalfARoundTrip(t *testing.T) {
 	p := &pings{}
 	now := time.Unix(1000, 0)
 	if p.clock() != (Clock{}) {
-		t.Errorf("%+v before the first answer", p.clock())
+		t.Errorf("got clock %+v before the first answer, want none", p.clock())
 	}
 	for _, c := range []struct {
 		there, back, ahead time.Duration
@@ -79,12 +78,12 @@ func TestClockOfAPeer(t *testing.T) {
 		now = now.Add(c.there + c.back)
 		p.answered(number, clock, now)
 		if got := p.clock(); got != c.want {
-			t.Errorf("%+v, want %+v", got, c.want)
+			t.Errorf("got %+v, want %+v", got, c.want)
 		}
 	}
 	number := p.next(now)
 	p.answered(number, time.Time{}, now.Add(time.Millisecond)) // of an earlier version
 	if !p.clock().Known {
-		t.Error("what was known is forgotten")
+		t.Error("the known offset was forgotten")
 	}
 }

@@ -16,12 +16,12 @@ import (
 	"github.com/musterhq/muster/p2p/wirepb"
 )
 
-// TestEveryMessageHasASender checks that the table has each message of the protocol, and that it agrees with the types of
-// package contract: what goes to workers is the scheduler's.
+// TestEveryMessageHasASender checks that the table has each message of the protocol and agrees with the types of
+// package contract: a message to workers is one of the scheduler.
 func TestEveryMessageHasASender(t *testing.T) {
 	fields := (&wirepb.Frame{}).ProtoReflect().Descriptor().Oneofs().ByName("body").Fields()
 	if fields.Len() != len(senders) {
-		t.Errorf("%d messages, and the table has %d", fields.Len(), len(senders))
+		t.Errorf("got %d messages, want %d as in the table", fields.Len(), len(senders))
 	}
 	for body, role := range senders {
 		for _, has := range []p2p.Roles{0, p2p.RoleWorker, p2p.RoleScheduler, p2p.RoleInviter, p2p.AllRoles} {
@@ -35,14 +35,14 @@ func TestEveryMessageHasASender(t *testing.T) {
 				for range 2 {
 					drop, err := c.check(f)
 					if allowed := has.Has(role); allowed != (err == nil && !drop) || err != nil && (!knows || !errors.Is(err, ErrRole)) {
-						t.Errorf("%s from one with %q: dropped %v, error %v", body, has, drop, err)
+						t.Errorf("%s from a peer with %q: dropped %v, error %v, want that only an allowed message passes", body, has, drop, err)
 					}
 				}
 				if (denied > 0) == has.Has(role) {
-					t.Errorf("%s from one with %q: %d denials told", body, has, denied)
+					t.Errorf("%s from a peer with %q: got %d denials, want some only without the role", body, has, denied)
 				}
 				if !knows && !has.Has(role) && warned != 1 {
-					t.Errorf("%s: %d warnings", body, warned)
+					t.Errorf("%s: got %d warnings, want 1", body, warned)
 				}
 			}
 		}
@@ -52,11 +52,11 @@ func TestEveryMessageHasASender(t *testing.T) {
 		kinds[role]++
 	}
 	if want := map[p2p.Roles]int{p2p.RoleScheduler: 9, p2p.RoleWorker: 7, 0: 5}; !maps.Equal(kinds, want) {
-		t.Errorf("messages by role: %v, want %v", kinds, want)
+		t.Errorf("messages by role: got %v, want %v", kinds, want)
 	}
 }
 
-func TestRolesAreThoseOfNow(t *testing.T) {
+func TestPresentRolesDecideOnMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)
 		a, b := c.nodes[0], c.nodes[1]
@@ -70,7 +70,7 @@ func TestRolesAreThoseOfNow(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		if !a.isUp(b.id()) || a.Denied() != 0 {
-			t.Fatalf("a scheduler's message: %d denied, up %v", a.Denied(), a.isUp(b.id()))
+			t.Fatalf("a scheduler's message: got %d denied, up %v, want 0, true", a.Denied(), a.isUp(b.id()))
 		}
 		give(p2p.RoleWorker) // its renewed credential says less
 		if err := b.Send(a.id(), contract.Release{Offer: 2}); err != nil {
@@ -78,11 +78,11 @@ func TestRolesAreThoseOfNow(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		if a.isUp(b.id()) || a.Denied() != 1 || !errors.Is(a.lastErr(), ErrRole) {
-			t.Errorf("a message that the role does not allow: %d denied, up %v, %v", a.Denied(), a.isUp(b.id()), a.lastErr())
+			t.Errorf("a message that the role does not allow: got %d denied, up %v, %v, want 1, false, ErrRole", a.Denied(), a.isUp(b.id()), a.lastErr())
 		}
 		time.Sleep(2 * DefaultConfig().BackoffMax)
 		if !a.isUp(b.id()) {
-			t.Error("it is not taken back after a while")
+			t.Error("the peer does not get a session again")
 		}
 		give(p2p.RoleScheduler)
 		if err := b.Send(a.id(), contract.Release{Offer: 3}); err != nil {
@@ -90,10 +90,10 @@ func TestRolesAreThoseOfNow(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		if !a.isUp(b.id()) || a.Denied() != 1 {
-			t.Error("the role that came back is not believed")
+			t.Error("a message is refused after the role came back")
 		}
 		if slices.ContainsFunc(a.errs, func(err error) bool { return errors.Is(err, ErrInvalid) }) {
-			t.Errorf("errors %v", a.errs)
+			t.Errorf("got errors %v, want no ErrInvalid", a.errs)
 		}
 	})
 }

@@ -25,12 +25,12 @@ func TestSessionComesUpAndKeepsOrder(t *testing.T) {
 		c := newCluster(t, 2)
 		a, b := c.nodes[0], c.nodes[1]
 		if err := a.Send(b.id(), testOffer(1)); !errors.Is(err, ErrNoSession) {
-			t.Errorf("Send without a session: %v", err)
+			t.Errorf("Send without a session: got %v, want ErrNoSession", err)
 		}
 		a.Want(b.id())
 		pass(time.Second)
 		if !a.isUp(b.id()) || !b.isUp(a.id()) {
-			t.Fatalf("after a second: %v, %v", a.seen, b.seen)
+			t.Fatalf("after a second: got %v, %v, want that both are up", a.seen, b.seen)
 		}
 		var want []uint64
 		for i := range uint64(1000) {
@@ -41,30 +41,30 @@ func TestSessionComesUpAndKeepsOrder(t *testing.T) {
 		}
 		pass(time.Second)
 		if got := b.gotOffers(); !slices.Equal(got, want) {
-			t.Fatalf("%d offers arrived, in another order or not all", len(got))
+			t.Fatalf("got %d offers, want all in order", len(got))
 		}
 		if rtt, ok := a.RTT(b.id()); !ok || rtt < 2*oneWay || rtt > 3*oneWay {
-			t.Errorf("round trip %s, %v", rtt, ok)
+			t.Errorf("round trip: got %s, %v, want two to three times the latency", rtt, ok)
 		}
 		if infos := a.Peers(); len(infos) != 1 || infos[0].Peer != b.id() || !infos[0].Opened {
-			t.Errorf("peers %+v", infos)
+			t.Errorf("peers: got %+v, want one session opened by a", infos)
 		}
 		if err := a.Send(b.id(), contract.Ack{Attempt: job.Attempt{Job: "nonsense"}}); !errors.Is(err, ErrInvalid) {
-			t.Errorf("Send of a message that is out of bounds: %v", err)
+			t.Errorf("Send of a message that is out of bounds: got %v, want ErrInvalid", err)
 		}
 		pass(time.Hour)
 		if !a.isUp(b.id()) || a.ups != 1 || b.ups != 1 {
-			t.Errorf("an idle hour: %v, %v", a.seen, b.seen)
+			t.Errorf("after an idle hour: got %v, %v, want that the first session is up", a.seen, b.seen)
 		}
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		if m := a.measured; len(m) != 1 || m[0] < 2*oneWay || m[0] > 3*oneWay || len(a.broken) > 0 {
-			t.Errorf("round trips that were told in an hour on a steady link: %v; %v", m, a.broken)
+			t.Errorf("round trips that were reported in an hour on a steady link: got %v, %v, want one", m, a.broken)
 		}
 	})
 }
 
-func TestBothOpenAtOnce(t *testing.T) {
+func TestOpeningAtOnceGivesOneSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)
 		a, b := c.nodes[0], c.nodes[1]
@@ -80,7 +80,7 @@ func TestBothOpenAtOnce(t *testing.T) {
 		a.Want(b.id())
 		pass(time.Minute)
 		if a.ups != 1 || b.ups != 1 || !a.isUp(b.id()) || !b.isUp(a.id()) {
-			t.Fatalf("%v, %v", a.seen, b.seen)
+			t.Fatalf("got %v, %v, want that one session came up on each side", a.seen, b.seen)
 		}
 		if infos := a.Peers(); !infos[0].Opened {
 			t.Error("the stream of the higher peer id won")
@@ -101,31 +101,31 @@ func TestSessionReturnsAfterSilence(t *testing.T) {
 		c.slow.Store(&cut)
 		pass(3900 * time.Millisecond) // something was read at most 2 s before
 		if !a.isUp(b.id()) || !b.isUp(a.id()) {
-			t.Fatal("down before 6 s of silence")
+			t.Fatal("down after less than 6 s of silence")
 		}
 		pass(2200 * time.Millisecond)
 		for _, n := range c.nodes {
 			if err := n.lastErr(); !errors.Is(err, ErrSilent) {
-				t.Errorf("after 6 s of silence: %v", err)
+				t.Errorf("after 6 s of silence: got %v, want ErrSilent", err)
 			}
 		}
 		if a.host.Network().Connectedness(b.host.ID()) == network.Connected {
-			t.Error("the connection is still there")
+			t.Error("the connection was not closed")
 		}
 		pass(10 * time.Minute)
 		c.slow.Store(nil)
 		pass(DefaultConfig().BackoffMax + DefaultConfig().DialTimeout)
 		if !a.isUp(b.id()) || !b.isUp(a.id()) {
-			t.Errorf("not back: %v, %v", a.seen, b.seen)
+			t.Errorf("got %v, %v, want that the session is up again", a.seen, b.seen)
 		}
 		a.kept(t)
 		b.kept(t)
 	})
 }
 
-// A session that nobody uses costs few pings, and a silent peer is noticed late. The first use ends the rest: from then
-// on the peer has to answer as fast as on any session.
-func TestSessionWithoutUseRests(t *testing.T) {
+// A session that nobody uses costs few pings, and silence of its peer is noticed late. Its first use changes that: from
+// then on the peer must answer as fast as on any session.
+func TestUnusedSessionCostsFewPings(t *testing.T) {
 	cfg := DefaultConfig()
 	silent := func(int, int) time.Duration { return never }
 	rested := func(t *testing.T) (c *cluster, a, b *node) {
@@ -140,14 +140,14 @@ func TestSessionWithoutUseRests(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			_, a, b := rested(t)
 			before := a.pingsTo(b.id()) + b.pingsTo(a.id())
-			for range 10 { // what a worker without tasks sends is no use
+			for range 10 { // messages of a worker without tasks are no use
 				if err := a.Send(b.id(), testRenew()); err != nil {
 					t.Fatal(err)
 				}
 				pass(cfg.RestEvery)
 			}
 			if n := a.pingsTo(b.id()) + b.pingsTo(a.id()) - before; n < 10 || n > 15 {
-				t.Errorf("%d pings in %s; one side pings, and the other measures the round trip at times", n, 10*cfg.RestEvery)
+				t.Errorf("got %d pings in %s, where one side pings and the other measures the round trip at times, want 10 to 15", n, 10*cfg.RestEvery)
 			}
 		})
 	})
@@ -162,7 +162,7 @@ func TestSessionWithoutUseRests(t *testing.T) {
 			pass(cfg.RestEvery + 4*time.Second)
 			for _, n := range c.nodes {
 				if err := n.lastErr(); !errors.Is(err, ErrSilent) {
-					t.Errorf("after %s of silence: %v", cfg.RestSilence, err)
+					t.Errorf("after %s of silence: got %v, want ErrSilent", cfg.RestSilence, err)
 				}
 			}
 		})
@@ -188,7 +188,7 @@ func TestSessionWithoutUseRests(t *testing.T) {
 			}
 			pass(cfg.Silence + 100*time.Millisecond)
 			if err := a.lastErr(); !errors.Is(err, ErrSilent) {
-				t.Errorf("%s after an offer without an answer: %v", cfg.Silence, err)
+				t.Errorf("%s after an offer without an answer: got %v, want ErrSilent", cfg.Silence, err)
 			}
 		})
 	})
@@ -212,25 +212,25 @@ func TestPeerThatDoesNotReadIsCut(t *testing.T) {
 			pass(time.Millisecond)
 		}
 		if !errors.Is(err, ErrBusy) {
-			t.Fatalf("a full queue: %v", err)
+			t.Fatalf("a full queue: got %v, want ErrBusy", err)
 		}
 		pass(100 * time.Millisecond)
 		if err := a.lastErr(); !errors.Is(err, ErrBusy) {
-			t.Errorf("down for %v", err)
+			t.Errorf("down for %v, want ErrBusy", err)
 		}
 		close(b.stall)
 		pass(time.Minute)
 		if !a.isUp(b.id()) || !b.isUp(a.id()) {
-			t.Errorf("not back: %v, %v", a.seen, b.seen)
+			t.Errorf("got %v, %v, want that the session is up again", a.seen, b.seen)
 		}
 		a.kept(t)
 		b.kept(t)
 	})
 }
 
-// TestUnansweredPing has a peer that reads nothing but keeps sending. The little traffic to it never fills its queue,
-// so only the unanswered Ping shows that it does not read.
-func TestUnansweredPing(t *testing.T) {
+// TestUnansweredPingEndsTheSession has a peer that reads nothing but keeps sending. The little traffic to it never fills its queue,
+// so that only the unanswered Ping shows that it does not read.
+func TestUnansweredPingEndsTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)
 		a, b := c.nodes[0], c.nodes[1]
@@ -242,7 +242,7 @@ func TestUnansweredPing(t *testing.T) {
 		}
 		pass(time.Minute)
 		if err := a.lastErr(); !errors.Is(err, ErrBusy) {
-			t.Errorf("down for %v", err)
+			t.Errorf("down for %v, want ErrBusy", err)
 		}
 		close(b.stall)
 	})
@@ -261,10 +261,10 @@ func TestRestartedPeerReplacesItsSession(t *testing.T) {
 		b.Want(a.id())
 		pass(time.Second)
 		if err := a.lastErr(); !errors.Is(err, ErrReplaced) {
-			t.Errorf("down for %v", err)
+			t.Errorf("down for %v, want ErrReplaced", err)
 		}
 		if !a.isUp(b.id()) || a.ups != 2 {
-			t.Errorf("%v", a.seen)
+			t.Errorf("got %v, want a second session", a.seen)
 		}
 		stopOld()
 		old.kept(t)
@@ -272,7 +272,7 @@ func TestRestartedPeerReplacesItsSession(t *testing.T) {
 	})
 }
 
-func TestGoodbye(t *testing.T) {
+func TestGoodbyeFollowsAllMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)
 		a, b := c.nodes[0], c.nodes[1]
@@ -285,14 +285,14 @@ func TestGoodbye(t *testing.T) {
 		}
 		b.stop()
 		if err := b.lastErr(); !errors.Is(err, ErrStopped) {
-			t.Errorf("stopped: %v", err)
+			t.Errorf("stopped: got %v, want ErrStopped", err)
 		}
 		pass(100 * time.Millisecond)
 		if err := a.lastErr(); !errors.Is(err, ErrGoodbye) {
-			t.Errorf("the other side: %v", err)
+			t.Errorf("the other side: got %v, want ErrGoodbye", err)
 		}
 		if got := a.gotOffers(); len(got) != 100 {
-			t.Errorf("%d of 100 offers came before the goodbye", len(got))
+			t.Errorf("got %d of 100 offers before the goodbye, want 100", len(got))
 		}
 		b.start(t)
 		pass(DefaultConfig().BackoffMax)
@@ -336,7 +336,7 @@ func TestMalformedFrameCuts(t *testing.T) {
 				}
 				pass(time.Second)
 				if err := a.lastErr(); !errors.Is(err, ErrInvalid) {
-					t.Errorf("down for %v", err)
+					t.Errorf("down for %v, want ErrInvalid", err)
 				}
 				if s, err = b.host.NewStream(t.Context(), a.host.ID(), ID); err == nil {
 					_, err = say(t.Context(), s, count{incarnation: 1, n: 2})
@@ -382,14 +382,14 @@ func TestGreetingTimesOut(t *testing.T) {
 		b.Want(a.id())
 		pass(time.Second)
 		if !a.isUp(b.id()) {
-			t.Error("streams without an Open keep a valid one out")
+			t.Error("streams without an Open keep a valid stream out")
 		}
 	})
 }
 
-// TestTwentyHostsLossAndPartition has twenty hosts that all want each other: with packet loss, then with a partition,
-// then with a healthy network.
-func TestTwentyHostsLossAndPartition(t *testing.T) {
+// TestTwentyHostsKeepSessionsDespiteLossAndPartition has twenty hosts that all want sessions with each other, with packet loss, then with
+// a partition, then with a healthy network.
+func TestTwentyHostsKeepSessionsDespiteLossAndPartition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const hosts = 20
 		c := newCluster(t, hosts)
@@ -425,17 +425,17 @@ func TestTwentyHostsLossAndPartition(t *testing.T) {
 		}
 		pass(30 * time.Second)
 		if n := all(func(int, int) bool { return true }); n > 0 {
-			t.Errorf("%d sessions missing at 2%% loss", n)
+			t.Errorf("got %d missing sessions at 2%% loss, want 0", n)
 		}
 		c.slow.Store(&parted)
 		pass(30 * time.Second)
 		if n := all(func(i, k int) bool { return i%2 == k%2 }); n > 0 {
-			t.Errorf("%d sessions wrong in a partition", n)
+			t.Errorf("got %d wrong sessions in a partition, want 0", n)
 		}
 		c.slow.Store(&whole)
 		pass(time.Minute)
 		if n := all(func(int, int) bool { return true }); n > 0 {
-			t.Errorf("%d sessions missing after the partition", n)
+			t.Errorf("got %d missing sessions after the partition, want 0", n)
 		}
 		for i, a := range c.nodes {
 			for k, b := range c.nodes {
@@ -449,7 +449,7 @@ func TestTwentyHostsLossAndPartition(t *testing.T) {
 		pass(10 * time.Second)
 		for _, a := range c.nodes {
 			if n := len(a.gotOffers()); n != hosts-1 {
-				t.Errorf("%d of %d offers arrived", n, hosts-1)
+				t.Errorf("got %d of %d offers", n, hosts-1)
 			}
 			a.kept(t)
 		}
@@ -468,9 +468,9 @@ func frameOf(t *testing.T, msg any) []byte {
 	return b
 }
 
-// TestBothOpenAtOnceInAnyOrder checks that two hosts that open at the same time end up with one session, in whatever
-// order packets arrive. They open no second session later.
-func TestBothOpenAtOnceInAnyOrder(t *testing.T) {
+// TestOpeningAtOnceInAnyOrderGivesOneSession checks that two hosts that open sessions at the same time end up with one, in whatever
+// order packets arrive, and open no second one later.
+func TestOpeningAtOnceInAnyOrderGivesOneSession(t *testing.T) {
 	for seed := range uint64(40) {
 		synctest.Test(t, func(t *testing.T) {
 			c := newCluster(t, 2)
@@ -492,7 +492,7 @@ func TestBothOpenAtOnceInAnyOrder(t *testing.T) {
 			a.Want(b.id())
 			pass(time.Minute)
 			if a.ups != 1 || b.ups != 1 || !a.isUp(b.id()) || !b.isUp(a.id()) {
-				t.Errorf("seed %d: %v, %v", seed, a.seen, b.seen)
+				t.Errorf("seed %d: got %v, %v, want that one session came up on each side", seed, a.seen, b.seen)
 			}
 			a.kept(t)
 			b.kept(t)

@@ -13,8 +13,9 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// TestSizesInSimulations: the lengths by which a simulation counts messages are about those of their encoding.
-func TestSizesInSimulations(t *testing.T) {
+// TestSimulatedSizesMatchEncodings checks that the lengths by which a simulation counts messages are close to those of their
+// encoding.
+func TestSimulatedSizesMatchEncodings(t *testing.T) {
 	l := load.Load{}
 	for i := range 12 {
 		l.Machines = append(l.Machines, load.Machine{Name: fmt.Sprintf("n%05d", i), CPUs: 64_000, Memory: 512 << 30, GPUs: 8, Model: "H100", DeviceMemory: 80 << 30})
@@ -64,13 +65,13 @@ func TestSizesInSimulations(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(sums) < 11 {
-		t.Errorf("only %d kinds of messages", len(sums))
+		t.Errorf("got %d kinds of messages, want at least 11", len(sums))
 	}
 	for name, s := range sums {
 		told, is := float64(s.told)/float64(s.n), float64(s.is)/float64(s.n)
 		t.Logf("%-20s %6d messages of %.0f bytes, counted as %.0f", name, s.n, is, told)
 		if told < 0.85*is || told > 1.15*is {
-			t.Errorf("%s: a message has %.0f bytes, and is counted as %.0f", name, is, told)
+			t.Errorf("%s: a message has %.0f bytes and is counted as %.0f, want within 15 %%", name, is, told)
 		}
 	}
 }

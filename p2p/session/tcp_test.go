@@ -46,7 +46,7 @@ func until(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-func TestOverTCP(t *testing.T) {
+func TestSessionOverTCPKeepsOrder(t *testing.T) {
 	a, b := tcpNodes(t, DefaultConfig())
 	a.Want(b.id())
 	until(t, "no session", func() bool { return a.isUp(b.id()) && b.isUp(a.id()) })
@@ -59,20 +59,20 @@ func TestOverTCP(t *testing.T) {
 	}
 	until(t, "not all arrived", func() bool { return len(b.gotOffers()) == len(want) })
 	if !slices.Equal(b.gotOffers(), want) {
-		t.Error("out of order")
+		t.Error("the offers arrived out of order")
 	}
 	b.stop()
 	until(t, "still up", func() bool { return !a.isUp(b.id()) })
 	if err := a.lastErr(); !errors.Is(err, ErrGoodbye) {
-		t.Errorf("down for %v", err)
+		t.Errorf("down for %v, want ErrGoodbye", err)
 	}
 	a.kept(t)
 	b.kept(t)
 }
 
-// TestStalledReaderOverTCP fills the window of the stream, which is full long before the queue. The write then blocks,
-// and its deadline ends the session.
-func TestStalledReaderOverTCP(t *testing.T) {
+// TestStalledReaderOverTCPIsCut fills the window of the stream long before the queue is full. The write then blocks, and its
+// deadline ends the session.
+func TestStalledReaderOverTCPIsCut(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.PingEvery, cfg.Silence = 100*time.Millisecond, 500*time.Millisecond
 	a, b := tcpNodes(t, cfg)
@@ -91,13 +91,13 @@ func TestStalledReaderOverTCP(t *testing.T) {
 	}
 	until(t, "still up", func() bool { return a.lastErr() != nil })
 	if err := a.lastErr(); !errors.Is(err, ErrBusy) {
-		t.Errorf("down for %v", err)
+		t.Errorf("down for %v, want ErrBusy", err)
 	}
 }
 
-// TestGivenUpOverTCP checks that a session that was given up differs from a connection that broke, over TCP as well. A
+// TestGivenUpSessionIsNotABrokenConnection checks that a session that was given up differs from a broken connection, over TCP as well. A
 // killed daemon has not given its session up.
-func TestGivenUpOverTCP(t *testing.T) {
+func TestGivenUpSessionIsNotABrokenConnection(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.IdleAfter = time.Millisecond
 	a, b := tcpNodes(t, cfg)
@@ -107,7 +107,7 @@ func TestGivenUpOverTCP(t *testing.T) {
 	until(t, "still up", func() bool { return !a.isUp(b.id()) && !b.isUp(a.id()) })
 	for _, n := range []*node{a, b} {
 		if err := n.lastErr(); !errors.Is(err, ErrUnused) {
-			t.Errorf("down for %v", err)
+			t.Errorf("down for %v, want ErrUnused", err)
 		}
 	}
 	a.Want(b.id())
@@ -117,6 +117,6 @@ func TestGivenUpOverTCP(t *testing.T) {
 	}
 	until(t, "still up", func() bool { return a.downs() == 2 })
 	if err := a.lastErr(); errors.Is(err, ErrUnused) {
-		t.Errorf("a connection that broke: %v", err)
+		t.Errorf("a broken connection: got %v, want another error than ErrUnused", err)
 	}
 }

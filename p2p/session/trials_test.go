@@ -23,12 +23,13 @@ func wait(t *testing.T, ok func() bool) {
 	t.Helper()
 	for began := time.Now(); !ok(); pass(2 * oneWay) {
 		if time.Since(began) > 5*time.Minute {
-			t.Fatal("it does not come")
+			t.Fatal("the condition did not hold within 5 min")
 		}
 	}
 }
 
-// poison has the node cut the session whenever a Start of a job with this name arrives, as a daemon does that cannot read it.
+// poison makes the node end the session whenever a Start of a job with this name arrives, as a daemon does that cannot
+// read it.
 func (n *node) poison(of *node, name string) (arrived func() int) {
 	seen := 0
 	n.onAny = func(msg any) {
@@ -40,9 +41,9 @@ func (n *node) poison(of *node, name string) (arrived func() int) {
 	return func() int { return seen }
 }
 
-// A Start that ends its session is sent once more, and then after a minute, two minutes, four and so on. Meanwhile it is kept
-// back, and everything else arrives.
-func TestStartThatEndsItsSession(t *testing.T) {
+// A Start that ends its session is sent once more at once, then after a minute, two minutes, four and so on. Meanwhile
+// it is held back, and everything else arrives.
+func TestStartThatEndsItsSessionIsSentEverMoreRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)
 		a, b := c.nodes[0], c.nodes[1]
@@ -61,27 +62,27 @@ func TestStartThatEndsItsSession(t *testing.T) {
 			if err := a.Send(b.id(), startOf(1, fmt.Sprint("good ", others))); err == nil {
 				others++
 			} else if !errors.Is(err, ErrNoSession) {
-				t.Fatalf("another job's start: %v", err)
+				t.Fatalf("another job's start: got %v, want ErrNoSession", err)
 			}
 			time.Sleep(5 * time.Second)
 		}
 		// At once, once more, and after 1, 3, 7, 15 and 31 minutes.
 		if n := arrived(); n < 6 || n > 7 {
-			t.Errorf("in an hour it was sent %d times", n)
+			t.Errorf("got %d sends of it in an hour, want 6 to 7", n)
 		}
 		if others < 690 {
-			t.Errorf("of 720 starts of other jobs %d were sent", others)
+			t.Errorf("got %d of 720 starts of other jobs, want at least 690", others)
 		}
 		var e *HeldBackError
 		if err := a.Send(b.id(), startOf(9, "poison")); !errors.As(err, &e) || e.Wait < time.Minute || e.Times < 6 {
-			t.Errorf("after an hour: %v", err)
+			t.Errorf("after an hour: got %v, want that it is held back after at least 6 sends", err)
 		}
 		a.kept(t)
 		b.kept(t)
 	})
 }
 
-// What was under way when a host lost power is sent again without a delay, whatever it was.
+// All messages that were under way when a host lost power are sent again without a delay.
 func TestInnocentMessagesAreNotDelayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)
@@ -119,12 +120,13 @@ func TestInnocentMessagesAreNotDelayed(t *testing.T) {
 		}
 		wait(t, func() bool { return got == 100 })
 		if took := time.Since(began); took > 5*time.Second {
-			t.Errorf("100 starts took %s", took)
+			t.Errorf("100 starts took %s, want at most 5 s", took)
 		}
 	})
 }
 
-// What a peer can make us remember by breaking off sessions is bounded, and is forgotten.
+// The number of messages that a peer can make us remember by ending sessions is bounded, and they are forgotten in the
+// end.
 func TestSuspectsAreBounded(t *testing.T) {
 	ts, now := trials{}, time.Unix(1e9, 0)
 	for i := range 2 * maxTried {
@@ -137,11 +139,11 @@ func TestSuspectsAreBounded(t *testing.T) {
 		}
 		ts.ended(c, now)
 		if n := len(ts[c.peer].by); n > maxUnderWay {
-			t.Fatalf("%d suspects", n)
+			t.Fatalf("got %d suspects, want at most %v", n, maxUnderWay)
 		}
 	}
 	if len(ts) > maxTried {
-		t.Errorf("%d peers", len(ts))
+		t.Errorf("got %d peers with suspects, want at most %v", len(ts), maxTried)
 	}
 	for p := range ts {
 		c := &conn{peer: p, cause: ErrGoodbye, out: &outbox{}}
@@ -149,12 +151,12 @@ func TestSuspectsAreBounded(t *testing.T) {
 		ts.ended(c, now.Add(2*suspicionEnds))
 	}
 	if len(ts) > 0 {
-		t.Errorf("%d peers have old suspects", len(ts))
+		t.Errorf("got %d peers with old suspects, want 0", len(ts))
 	}
 }
 
-// An Event that is long and ends sessions is sent without what makes it long: its owner learns the end.
-func TestLongEventThatEndsItsSession(t *testing.T) {
+// An Event that is long and ends sessions is sent without its long part, so that its owner learns of the end.
+func TestLongEventThatEndsItsSessionIsSentShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)
 		a, b := c.nodes[0], c.nodes[1]
@@ -178,7 +180,7 @@ func TestLongEventThatEndsItsSession(t *testing.T) {
 			time.Sleep(20 * time.Second)
 		}
 		if long != 2 || short != 1 {
-			t.Errorf("it arrived %d times whole and %d times short", long, short)
+			t.Errorf("it arrived %d times whole and %d times short, want 2 and 1", long, short)
 		}
 		if len(end.Exit.Tail) != longEvent {
 			t.Error("the sender's own copy was changed")
@@ -186,9 +188,9 @@ func TestLongEventThatEndsItsSession(t *testing.T) {
 	})
 }
 
-// However many messages are suspected, one more that ends sessions is kept back like the others: it takes the place of one
-// that has not ended any for certain, or of the oldest one.
-func TestOneMoreSuspect(t *testing.T) {
+// However many messages are suspected, one more that ends sessions is held back like the others. It displaces one that
+// has not certainly ended a session, or the oldest one.
+func TestNewSuspectDisplacesTheLeastCertainOne(t *testing.T) {
 	for _, failed := range []bool{false, true} {
 		s, now := &suspects{}, time.Unix(1e9, 0)
 		for i := range maxUnderWay {
@@ -197,27 +199,28 @@ func TestOneMoreSuspect(t *testing.T) {
 		now = now.Add(10 * time.Minute)
 		s.add(subject{2}, true, now)
 		if _, err := s.check(subject{2}, now); err == nil {
-			t.Errorf("failed %v: it is sent", failed)
+			t.Errorf("failed %v: the message is sent, want that it is held back", failed)
 		}
 		if there, _ := s.check(subject{0, 1}, now); there || len(s.by) != maxUnderWay {
-			t.Errorf("failed %v: of %d the oldest is there: %v", failed, len(s.by), there)
+			t.Errorf("failed %v: got %d suspects, with the oldest one: %v, want as many as allowed, without it", failed, len(s.by), there)
 		}
 		for i := range 2 * maxUnderWay { // of one session
 			s.add(subject{byte(i), byte(3 + i>>8)}, false, now.Add(time.Minute))
 		}
 		if there, _ := s.check(subject{0, 3}, now); !there || len(s.by) != maxUnderWay {
-			t.Errorf("failed %v: of %d the first of a session is there: %v", failed, len(s.by), there)
+			t.Errorf("failed %v: got %d suspects, with the first of a session: %v, want as many as allowed, with it", failed, len(s.by), there)
 		}
 		now = now.Add(2*suspicionEnds + time.Hour)
 		s.add(subject{9}, false, now)
 		if len(s.by) != 1 {
-			t.Errorf("failed %v: %d old suspects are left", failed, len(s.by)-1)
+			t.Errorf("failed %v: got %d old suspects, want 0", failed, len(s.by)-1)
 		}
 	}
 }
 
-// The answer to a Ping says nothing of a message that is sent after it. A Ping that was not queued confirms nothing later.
-func TestPingsConfirmWhatCameBefore(t *testing.T) {
+// The answer to a Ping says nothing about a message that is sent after it. A Ping that was not queued confirms nothing
+// later.
+func TestPingsConfirmOnlyEarlierMessages(t *testing.T) {
 	u := &underWay{suspects: &suspects{}}
 	now := time.Now()
 	ping := func() (uint64, error) { return 7, nil }
@@ -233,15 +236,15 @@ func TestPingsConfirmWhatCameBefore(t *testing.T) {
 	}
 	first := sends("first")
 	if u.ping != 0 {
-		t.Fatal("a Ping that was not queued is awaited")
+		t.Fatalf("a Ping that was not queued is awaited: got %v, want 0", u.ping)
 	}
 	u.sendPing(func() (uint64, error) { return 5, ErrBusy })
 	if u.ping != 0 {
-		t.Fatal("a Ping of the watcher that was not queued is awaited")
+		t.Fatalf("a Ping of the watcher that was not queued is awaited: got %v, want 0", u.ping)
 	}
 	u.sendPing(func() (uint64, error) {
 		if u.mu.TryLock() {
-			t.Error("a message can be sent between a Ping and the note of what it confirms")
+			t.Error("a message can be sent between a Ping and the record of what it confirms")
 			u.mu.Unlock()
 		}
 		return ping()
@@ -251,26 +254,27 @@ func TestPingsConfirmWhatCameBefore(t *testing.T) {
 	u.trial = 0
 	u.answered(7)
 	if there, _ := u.suspects.check(first, now); there {
-		t.Error("what came before the Ping is suspected")
+		t.Error("a message before the Ping is suspected")
 	}
 	if there, _ := u.suspects.check(second, now); !there {
-		t.Error("what came after the Ping is acquitted")
+		t.Error("a message after the Ping is not suspected")
 	}
 }
 
-// A session whose queue takes no more has no Ping under way.
-func TestPingOfAFullQueue(t *testing.T) {
+// A session with a full queue has no Ping under way.
+func TestPingThatDoesNotFitIsNotAwaited(t *testing.T) {
 	c := newConn(Config{}, "p", open{source: &source{}}, true)
 	c.out.underWay.suspects = &suspects{}
 	c.out.underWay.sent = []onWay{{n: 1}}
 	c.out.buf = make([]byte, MaxQueue)
 	if c.ping(time.Now(), 0); c.out.underWay.ping != 0 {
-		t.Error("a Ping that did not fit into the queue is awaited")
+		t.Errorf("a Ping that did not fit into the queue is awaited: got %v, want 0", c.out.underWay.ping)
 	}
 }
 
-// What the earlier version of a peer could not take is sent to the new one at once, though it says that it knows the same.
-func TestSuspectsOfAnEarlierVersion(t *testing.T) {
+// A message that the earlier version of a peer could not read is sent to the new version at once, though that one
+// reports the same format.
+func TestNewVersionOfAPeerGetsSuspectsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)
 		a, b := c.nodes[0], c.nodes[1]
@@ -293,15 +297,15 @@ func TestSuspectsOfAnEarlierVersion(t *testing.T) {
 		}
 		up("v1")
 		if err := a.Send(b.id(), startOf(1, "poison")); !errors.As(err, new(*HeldBackError)) {
-			t.Fatalf("to the version that ended the session: %v", err)
+			t.Fatalf("to the version that ended the session: got %v, want HeldBackError", err)
 		}
 		b.onAny = nil
 		up("v2")
 		if err := a.Send(b.id(), startOf(1, "poison")); err != nil {
-			t.Errorf("to the next version: %v", err)
+			t.Errorf("to the next version: got %v, want no error", err)
 		}
 		if n := arrived(); n != 2 {
-			t.Errorf("it ended %d sessions", n)
+			t.Errorf("it ended %d sessions, want 2", n)
 		}
 		a.kept(t)
 		b.kept(t)

@@ -23,7 +23,7 @@ func TestUnwantedSessionIsGivenUp(t *testing.T) {
 		a.Want(b.id())
 		pass(time.Hour)
 		if !a.isUp(b.id()) || a.ups != 1 {
-			t.Fatalf("a wanted session: %v", a.seen)
+			t.Fatalf("a wanted session: got %v, want that it came up once", a.seen)
 		}
 		a.Unwant(b.id())
 		pass(59 * time.Second)
@@ -33,7 +33,7 @@ func TestUnwantedSessionIsGivenUp(t *testing.T) {
 		pass(2 * time.Second)
 		for _, n := range c.nodes {
 			if err := n.lastErr(); !errors.Is(err, ErrUnused) {
-				t.Errorf("down for %v", err)
+				t.Errorf("down for %v, want ErrUnused", err)
 			}
 		}
 		if a.host.Network().Connectedness(b.host.ID()) != network.Connected {
@@ -44,20 +44,20 @@ func TestUnwantedSessionIsGivenUp(t *testing.T) {
 		b.start(t)
 		pass(time.Minute)
 		if a.isUp(b.id()) || a.ups != 1 {
-			t.Errorf("dialled though nobody wants it: %v", a.seen)
+			t.Errorf("got %v, want no second session for a peer that nobody wants", a.seen)
 		}
 		a.Want(b.id())
 		pass(time.Second)
 		if !a.isUp(b.id()) {
-			t.Error("a new want does not dial")
+			t.Error("a peer that is wanted again was not dialled")
 		}
 		a.kept(t)
 		b.kept(t)
 	})
 }
 
-// TestWantedAgainInTime checks that a peer that is wanted again in time keeps its session.
-func TestWantedAgainInTime(t *testing.T) {
+// TestPeerWantedAgainInTimeKeepsItsSession checks that a peer that is wanted again in time keeps its session.
+func TestPeerWantedAgainInTimeKeepsItsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)
 		a, b := c.nodes[0], c.nodes[1]
@@ -68,7 +68,7 @@ func TestWantedAgainInTime(t *testing.T) {
 			pass(50 * time.Second)
 		}
 		if a.ups != 1 || !a.isUp(b.id()) {
-			t.Errorf("%v", a.seen)
+			t.Errorf("got %v, want one session that stays", a.seen)
 		}
 	})
 }
@@ -88,12 +88,12 @@ func TestSideThatWantsSessionOpensIt(t *testing.T) {
 			a.Unwant(b.id())
 			pass(3 * time.Hour)
 			if infos := b.Peers(); len(infos) != 1 || !infos[0].Opened || len(a.Peers()) != 1 || a.ups > ups+2 {
-				t.Errorf("only %d wants it: %+v, %v", 1-i, infos, a.seen)
+				t.Errorf("only host %d wants a session: got %+v, %v, want one that it opened", 1-i, infos, a.seen)
 			}
 			b.Unwant(a.id())
 			pass(time.Hour)
 			if len(a.Peers())+len(b.Peers()) > 0 || a.ups > ups+2 {
-				t.Errorf("nobody wants it: %v", a.seen)
+				t.Errorf("nobody wants a session: got %v, want none", a.seen)
 			}
 		}
 	})
@@ -110,12 +110,12 @@ func TestAcceptedSessionStays(t *testing.T) {
 		b.Unwant(a.id())
 		pass(time.Hour)
 		if a.ups != 1 || !b.isUp(a.id()) {
-			t.Errorf("%v", a.seen)
+			t.Errorf("got %v, want one session that stays", a.seen)
 		}
 	})
 }
 
-// TestSessionInUseStays checks that a session in use stays. Messages that a worker sends to everybody do not count as
+// TestSessionInUseStays checks that a session in use stays. Messages that a worker sends to all peers do not count as
 // use.
 func TestSessionInUseStays(t *testing.T) {
 	const tick = 50 * time.Second
@@ -161,9 +161,9 @@ func TestSessionInUseStays(t *testing.T) {
 	}
 }
 
-// TestGivenUpReadsAsTheEndOfTheStream checks what a peer of any version reads from a session that is given up:
+// TestGivenUpSessionReadsAsTheEndOfTheStream checks what a peer of any version reads from a session that is given up:
 // everything that was sent, then the end of the stream between two frames.
-func TestGivenUpReadsAsTheEndOfTheStream(t *testing.T) {
+func TestGivenUpSessionReadsAsTheEndOfTheStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)
 		a, b := c.nodes[0], c.nodes[1]
@@ -197,7 +197,7 @@ func TestGivenUpReadsAsTheEndOfTheStream(t *testing.T) {
 				t.Fatalf("after %d pings: %v", pings, err)
 			}
 			if pings++; pings > 100 {
-				t.Fatal("never given up")
+				t.Fatalf("the session was not given up after 100 pings: got %v, want at most 100", pings)
 			}
 			if p := f.GetPing(); p != nil {
 				answer, err := appendFrame(nil, pong(p.GetNumber(), time.Now()))
@@ -221,7 +221,7 @@ func TestGivenUpReadsAsTheEndOfTheStream(t *testing.T) {
 			pass(time.Second)
 		}
 		if err := a.lastErr(); !errors.Is(err, ErrUnused) {
-			t.Errorf("down for %v", err)
+			t.Errorf("down for %v, want ErrUnused", err)
 		}
 	})
 }
@@ -237,8 +237,8 @@ func bounded(t *testing.T, hosts, wanted, peers int) (*cluster, *node) {
 	return c, a
 }
 
-// TestWantedPeerAlwaysGetsSession has strangers that take and use all places. A peer that this daemon wants gets a
-// session nevertheless, whichever side dials. No stranger displaces another.
+// TestWantedPeerAlwaysGetsSession has strangers that take and use all places. A peer that this daemon wants still gets
+// a session, whichever side dials. No stranger displaces another.
 func TestWantedPeerAlwaysGetsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const peers = 5
@@ -249,7 +249,7 @@ func TestWantedPeerAlwaysGetsSession(t *testing.T) {
 		}
 		pass(time.Minute)
 		if n := len(a.Peers()); n != peers {
-			t.Fatalf("%d sessions of strangers, want %d", n, peers)
+			t.Fatalf("got %d sessions of strangers, want %d", n, peers)
 		}
 		first := a.ups
 		for range 20 {
@@ -259,7 +259,7 @@ func TestWantedPeerAlwaysGetsSession(t *testing.T) {
 			pass(time.Minute)
 		}
 		if a.ups != first {
-			t.Errorf("%d sessions in use lost their places", a.ups-first)
+			t.Errorf("got %d sessions in use that lost their places, want 0", a.ups-first)
 		}
 		dialled, dialling := c.nodes[9:11], c.nodes[11]
 		for _, d := range dialled {
@@ -274,14 +274,14 @@ func TestWantedPeerAlwaysGetsSession(t *testing.T) {
 			}
 		}
 		if n := len(a.Peers()); n != peers {
-			t.Errorf("%d sessions, want %d", n, peers)
+			t.Errorf("got %d sessions, want %d", n, peers)
 		}
 		a.kept(t)
 	})
 }
 
-// TestLongestIdleSessionIsDisplaced checks that the session that has been idle longest makes room for a new one after a
-// while. Sessions are not displaced more often than that.
+// TestLongestIdleSessionIsDisplaced checks that a new session displaces the one that has been idle longest, after a
+// while and no more often.
 func TestLongestIdleSessionIsDisplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, a := bounded(t, 5, 1, 3)
@@ -293,31 +293,31 @@ func TestLongestIdleSessionIsDisplaced(t *testing.T) {
 		late.Want(a.id())
 		pass(time.Minute)
 		if late.isUp(a.id()) {
-			t.Fatal("a session that was idle for only a minute was given up for a new one")
+			t.Fatal("a session that was idle for a minute was given up for a new one")
 		}
 		pass(displaceIdle)
 		if !late.isUp(a.id()) || len(a.Peers()) != 3 {
-			t.Errorf("the new peer got no session: %v", a.seen)
+			t.Errorf("got %v, want a session of the new peer, and 3 in all", a.seen)
 		}
 		down := slices.IndexFunc(a.seen, func(s string) bool { return strings.HasPrefix(s, "down") })
 		if down < 0 || a.seen[down] != "down "+c.nodes[1].id().Short() {
-			t.Errorf("the session that ended was not the longest idle one: %v", a.seen)
+			t.Errorf("got %v, want that the longest idle session ended first", a.seen)
 		}
 		before := a.ups
 		pass(time.Hour)
 		if most := int(time.Hour/displaceIdle)*3 + 3; a.ups-before > most || len(a.Peers()) != 3 {
-			t.Errorf("%d sessions came up in an hour for 3 places, at most %d; %d now", a.ups-before, most, len(a.Peers()))
+			t.Errorf("%d sessions came up in an hour for 3 places, want at most %d; %d are up, want 3", a.ups-before, most, len(a.Peers()))
 		}
 		a.kept(t)
 	})
 }
 
-func TestTooManyWanted(t *testing.T) {
+func TestWantedPeersAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, a := bounded(t, 4, 2, 3)
 		for i := 1; i <= 3; i++ {
 			if got := a.Want(c.nodes[i].id()); got != (i <= 2) {
-				t.Errorf("want %d of 2: %v", i, got)
+				t.Errorf("want for peer %d: got %v, want true for the first 2 only", i, got)
 			}
 		}
 		if !a.Want(c.nodes[1].id()) {
@@ -325,18 +325,18 @@ func TestTooManyWanted(t *testing.T) {
 		}
 		a.Unwant(c.nodes[1].id())
 		if !a.Want(c.nodes[3].id()) {
-			t.Error("refused though there is room again")
+			t.Error("refused though a place is free again")
 		}
 		pass(5 * time.Minute)
 		if a.isUp(c.nodes[1].id()) || !a.isUp(c.nodes[2].id()) || !a.isUp(c.nodes[3].id()) {
-			t.Errorf("%v", a.seen)
+			t.Errorf("got %v, want sessions with hosts 2 and 3 only", a.seen)
 		}
 	})
 }
 
-// TestSessionWithAnEarlierVersion checks that a peer whose Accept does not say that it knows arrays gets the job file
-// with each Start, and that any other peer gets it once.
-func TestSessionWithAnEarlierVersion(t *testing.T) {
+// TestPeerWithoutArraysGetsTheFileWithEachStart checks that a peer that does not say in its Accept that it knows arrays gets the job
+// file with each Start, and that any other peer gets it once.
+func TestPeerWithoutArraysGetsTheFileWithEachStart(t *testing.T) {
 	for _, knows := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			c := newCluster(t, 2)
@@ -346,7 +346,7 @@ func TestSessionWithAnEarlierVersion(t *testing.T) {
 			b.host.SetStreamHandler(ID, func(s network.Stream) {
 				o, err := readOpen(t.Context(), s)
 				if err != nil || !o.knows.arrays || !o.knows.gangs {
-					t.Errorf("Open says %+v, %v", o, err)
+					t.Errorf("got Open %+v, %v, want that it knows arrays and gangs", o, err)
 					return
 				}
 				accept := acceptFrame(count{1, 1})
@@ -380,7 +380,7 @@ func TestSessionWithAnEarlierVersion(t *testing.T) {
 				}
 			}
 			if want := map[bool]int{false: 2, true: 1}[knows]; with != want {
-				t.Errorf("knows arrays %v: %d of 2 Starts have the job file, want %d", knows, with, want)
+				t.Errorf("knows arrays %v: got %d of 2 Starts have the job file, want %d", knows, with, want)
 			}
 			_ = o.stream.Reset()
 		})
