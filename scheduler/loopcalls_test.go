@@ -226,7 +226,7 @@ func userLimits(s *story, text string) *contract.UserLimits {
 	return l
 }
 
-// addressOf is the address at which the sessions with a host reach it.
+// addressOf is the address at which sessions reach the host.
 func addressOf(host string) string {
 	return "10.0.0." + strings.TrimLeft(host, "abcdefghijklmnopqrstuvwxyz")
 }
@@ -313,7 +313,7 @@ func verbOther(s *story, a []string, _ stories.Options) {
 	s.ids = append(s.ids, string(id), a[0])
 }
 
-// parent NAME STATE|gone [started=1] [ago=5m] [ok=0-3] [failed=4-9] [open=10-11]: what the owner of a job says of it.
+// parent NAME STATE|gone [started=1] [ago=5m] [ok=0-3] [failed=4-9] [open=10-11]: the owner of a job reports its state.
 func verbParent(s *story, a []string, o stories.Options) {
 	x := job.Progress{Job: s.id(a[0]), State: job.State(a[1]), Started: o["started"] != "" || job.State(a[1]).Ended(), Ago: o.Duration("ago", 0)}
 	if a[1] == "gone" {
@@ -346,8 +346,8 @@ func verbDepends(s *story, a []string, _ stories.Options) {
 	}
 }
 
-// take WORKER JOB[.TASK] [session=N] [address=A] [port=N] [promise=1] [as=TASK]: the host commits to its newest offer of the
-// task.
+// take WORKER JOB[.TASK] [session=N] [address=A] [port=N] [promise=1] [as=TASK]: the host commits to its newest offer
+// of the task.
 func verbTake(s *story, a []string, o stories.Options) {
 	m := s.offer(a)
 	x := contract.Commit{Offer: m.ID, Attempt: m.Attempt, Group: m.Group, Session: contract.Session(o.Number("session", 5)), Conditional: o["promise"] != ""}
@@ -361,8 +361,8 @@ func verbTake(s *story, a []string, o stories.Options) {
 	s.from(a[0], x)
 }
 
-// unsent WORKER JOB [start]: the newest offer of the job, or the Start after it, could not be sent, because it is out of
-// bounds.
+// unsent WORKER JOB [start]: the newest offer of the job, or the Start after it, could not be sent, because a number in
+// it is out of bounds.
 func verbUnsent(s *story, a []string, _ stories.Options) {
 	var m contract.ToWorker = s.offer(a)
 	if a[2] == "start" {
@@ -466,7 +466,7 @@ func verbDamage(s *story, a []string, _ stories.Options) {
 	case "all":
 		delete(s.rows, id)
 	default:
-		s.t.Fatalf("damage %s", a[1])
+		s.t.Fatalf("damage %s: want header or all", a[1])
 	}
 }
 
@@ -548,7 +548,7 @@ func verbWhy(s *story, a []string, _ stories.Options) {
 	}
 }
 
-// restart [rows]: a new core begins with the whole journal, or with the saved rows.
+// restart [rows]: a new core starts from the whole journal, or from the saved rows.
 func verbRestart(s *story, a []string, _ stories.Options) {
 	s.pending = nil
 	saved := Saved{}

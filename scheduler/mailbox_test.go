@@ -1,6 +1,6 @@
 package scheduler
 
-// The mail of members: none waits behind that of another, whatever a member sends.
+// The mailbox by member: no message waits behind those of another member, whatever that one sends.
 
 import (
 	"fmt"
@@ -14,8 +14,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Some members send the largest messages as fast as they can, and the loop is slow. They wait, what waits of them is bounded,
-// and what others send is in the next step: renewals, ends of tasks, sessions.
+// Some members send the largest messages as fast as they can, and the loop is slow. Their messages wait, up to a bound.
+// Those of others are in the next step: renewals, ends of tasks, sessions.
 func TestFloodsDelayNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newMailbox()
@@ -42,10 +42,10 @@ func TestFloodsDelayNobody(t *testing.T) {
 			total += n * weight
 		}
 		if total > perMember.All {
-			t.Errorf("%d MiB wait", total>>20)
+			t.Errorf("%d MiB wait, want at most that of all members", total>>20)
 		}
 		for range 200 {
-			b.takeMail(nil) // now all of them have a backlog
+			b.takeMail(nil) // now each of them has a backlog
 			synctest.Wait()
 		}
 		honest := []Event{
@@ -57,15 +57,15 @@ func TestFloodsDelayNobody(t *testing.T) {
 		begin := time.Now()
 		for _, e := range honest {
 			if !b.from("ben", e) || !b.fromOwn("self", FromWorker{Peer: "self"}) || !b.call("amy", mail{event: Tick{}}) {
-				t.Fatal("refused")
+				t.Fatal("a message of an honest member, of the own worker or a request is refused")
 			}
 		}
 		if time.Since(begin) > 0 {
-			t.Error("an honest member has waited")
+			t.Error("messages of an honest member had to wait")
 		}
 		got := b.takeMail(nil)
 		var kinds []string
-		for _, e := range got[:2*len(honest)] { // they and those of the own worker go first
+		for _, e := range got[:2*len(honest)] { // these and those of the own worker go first
 			switch e := e.(type) {
 			case SessionUp, SessionDown:
 				kinds = append(kinds, fmt.Sprintf("%T", e))
@@ -81,7 +81,7 @@ func TestFloodsDelayNobody(t *testing.T) {
 		b.close()
 		floods.Wait()
 		if b.from("ben", SessionUp{}) {
-			t.Error("a closed mailbox takes mail")
+			t.Error("a closed mailbox accepts a message")
 		}
 	})
 }

@@ -1,6 +1,6 @@
 package scheduler
 
-// What the path to a host costs, and gangs that look for hosts of one rack.
+// The cost of the path to a host, and gangs that look for hosts of one rack.
 
 import (
 	"fmt"
@@ -13,23 +13,23 @@ import (
 	"github.com/musterhq/muster/scheduler/fleet"
 )
 
-// The cost of a path is that of the session: unknown before it is measured and after the session, whichever of its
-// measure and the host's Hello comes first. A host without a session has none.
-func TestDistanceOfSession(t *testing.T) {
+// The cost of a path is that of its session. It is unknown before it is measured and after the session ends. The
+// measurement and the Hello may come in any order. A host without a session has no cost.
+func TestDistanceIsKnownOnlyDuringASession(t *testing.T) {
 	x := newBench(t, 0, 0)
 	distance := func(p job.Peer) fleet.Distance { return x.core.hosts.fleet.Host(p).Distance }
 	x.step(Measured{Peer: "g0", RoundTrip: time.Millisecond}) // late: of an earlier session
 	x.gangHosts(2, 32)
 	if d := distance("g0"); d.Known() {
-		t.Errorf("unmeasured: %s", d)
+		t.Errorf("unmeasured: %s, want an unknown distance", d)
 	}
 	x.step(Measured{Peer: "g0", RoundTrip: time.Millisecond}, Measured{Peer: "g1", RoundTrip: -5})
 	if distance("g0") != fleet.DistanceOf(time.Millisecond) || distance("g1").Known() {
-		t.Errorf("measured: %s, %s", distance("g0"), distance("g1"))
+		t.Errorf("measured: %s, %s, want 1 ms and an unknown distance", distance("g0"), distance("g1"))
 	}
 	x.step(SessionDown{Peer: "g0"})
 	if d := distance("g0"); d.Known() {
-		t.Errorf("without a session: %s", d)
+		t.Errorf("without a session: %s, want an unknown distance", d)
 	}
 	x.step(SessionUp{Peer: "g0"}, Measured{Peer: "g0", RoundTrip: time.Second})
 	x.step(FromWorker{Peer: "g0", Msg: contract.Hello{Profile: contract.Profile{Name: "g0", CPUs: 32, Memory: benchMemory, Worker: true}}})
@@ -38,7 +38,7 @@ func TestDistanceOfSession(t *testing.T) {
 	}
 }
 
-// rackHosts begins sessions with hosts, each with the label of its rack.
+// rackHosts opens sessions with hosts, each with a label that names its rack.
 func (x *bench) rackHosts(first int, racks ...string) {
 	for i, rack := range racks {
 		p := job.Peer(fmt.Sprintf("g%d", first+i))
@@ -52,7 +52,7 @@ func (x *bench) rackHosts(first int, racks ...string) {
 	}
 }
 
-// offered are the hosts that have an offer of the gang.
+// offered returns the hosts that have an offer of the gang.
 func (x *bench) offered(id job.ID) (hosts []string) {
 	if d := x.gangOf(id); d != nil {
 		for _, o := range d.offers {
@@ -63,14 +63,14 @@ func (x *bench) offered(id job.ID) (hosts []string) {
 	return hosts
 }
 
-// A scheduler that knows two hosts of each rack looks for more before it places a gang of three. It goes on with what has
-// been found, and does not look again for each gang.
-func TestGangLooksForItsRack(t *testing.T) {
+// A scheduler that knows two hosts of each rack searches for more before it places a gang of three. It places the gang
+// with what was found, and does not search again for each gang.
+func TestGangSearchesForHostsOfItsRack(t *testing.T) {
 	x := newBench(t, 0, 0)
 	x.rackHosts(0, "a", "a", "b", "b")
 	id := x.submitGang(t, 3)
 	if got := x.offered(id); got != nil {
-		t.Fatalf("before any search: %v", got)
+		t.Fatalf("before any search: %v, want no offers", got)
 	}
 	x.rackHosts(4, "b")
 	x.now = x.now.Add(seekWait)
@@ -94,9 +94,9 @@ func TestGangLooksForItsRack(t *testing.T) {
 	}
 }
 
-// Hosts that say they are of one rack, and then do not answer, cost a gang seconds: it goes to the others. They gain no
-// more by it than by the room that they claim.
-func TestRackOfLiars(t *testing.T) {
+// Hosts that claim to be of one rack and then do not answer delay a gang by seconds: it goes to other hosts. Their lie
+// gains them no more than the capacity that they claim.
+func TestGangLeavesARackOfSilentHosts(t *testing.T) {
 	x := newBench(t, 0, 0)
 	x.rackHosts(0, "a", "a", "a", "b", "b", "b") // those of a are silent
 	id := x.submitGang(t, 3)
@@ -126,8 +126,9 @@ func TestRackOfLiars(t *testing.T) {
 	}
 }
 
-// The home of a gang has turns, each twice as long as the one before, so that it cannot hold the gang up for ever.
-func TestTurnsOfHome(t *testing.T) {
+// A gang is tied to its home for limited times, each twice as long as the one before, so that the home cannot delay the
+// gang for ever.
+func TestGangIsTiedToItsHomeForLimitedTimes(t *testing.T) {
 	g := &gang{size: 2}
 	g.home.Label, g.home.Value = "rack", "a"
 	for minutes, home := range map[int]bool{-5: true, 0: true, 9: true, 10: false, 29: false, 30: true, 69: true, 70: false, 149: false, 150: true} {

@@ -1,6 +1,6 @@
 package scheduler
 
-// Tasks that are overdue.
+// Overdue tasks.
 
 import (
 	"strings"
@@ -18,7 +18,7 @@ func overdueStory(t *testing.T, most time.Duration) *story {
 	return s
 }
 
-// raised says whether the newest offer of the task has the highest priority.
+// raised reports whether the newest offer of the task has the highest priority.
 func (s *story) raised(task string) bool {
 	s.t.Helper()
 	m := s.offer([]string{"here", task})
@@ -31,16 +31,16 @@ func (s *story) raised(task string) bool {
 	return true
 }
 
-// A task that has waited for too long is offered with the highest priority, and people are told why. That outlives the
-// owner. Without the setting nothing changes.
-func TestOverdueTaskIsRaised(t *testing.T) {
+// A task that has waited for too long is offered with the highest priority, and its reason says so. This survives a
+// restart of the owner. Without the setting nothing changes.
+func TestOverdueTaskGetsTheHighestPriority(t *testing.T) {
 	for _, most := range []time.Duration{0, time.Hour} {
 		s := overdueStory(t, most)
 		s.do("worker here cpus=1 free=0")
 		s.do("submit a priority=7")
 		s.do("wait 59m")
 		if s.raised("a") {
-			t.Fatalf("with %s it goes first before it has waited for so long", most)
+			t.Fatalf("with %s the task goes first before it has waited for so long", most)
 		}
 		s.do("wait 3m")
 		if got := s.raised("a"); got != (most > 0) {
@@ -48,7 +48,7 @@ func TestOverdueTaskIsRaised(t *testing.T) {
 		}
 		x, _ := s.core.Job(s.id("a"))
 		if said := strings.Contains(x.Tasks[0].Reason.Detail, "it has waited for more than 1h and goes first (max-wait)"); said != (most > 0) {
-			t.Errorf("with %s: %s", most, x.Tasks[0].Reason)
+			t.Errorf("with %s: %s, want a reason that names max-wait only if it is set", most, x.Tasks[0].Reason)
 		}
 		s.do("restart rows")
 		s.do("lead")
@@ -60,8 +60,8 @@ func TestOverdueTaskIsRaised(t *testing.T) {
 	}
 }
 
-// Runs do not count as waits, and all waits of a task count together. Once it goes first, it does after each run.
-func TestOverdueTaskThatRan(t *testing.T) {
+// Runs do not count as waits. All waits of a task are added up. A task that goes first does so again after each run.
+func TestWaitsOfAnOverdueTaskAreAddedUp(t *testing.T) {
 	s := overdueStory(t, time.Hour)
 	s.do("worker here cpus=1")
 	s.do("submit a priority=7 partition=hold")
@@ -72,17 +72,17 @@ func TestOverdueTaskThatRan(t *testing.T) {
 	s.do("free here cpus=0")
 	s.do("wait 58m")
 	if s.raised("a") {
-		t.Fatal("it goes first though it has waited for less than an hour")
+		t.Fatal("the task goes first though it has waited for less than an hour")
 	}
 	s.do("wait 4m")
 	if !s.raised("a") {
-		t.Fatal("it has waited for more than an hour, and does not go first")
+		t.Fatal("the task has waited for more than an hour, and does not go first")
 	}
 }
 
-// Of each user one task after the other goes first, the oldest of them, so a user with many does not get before all
+// Of each user only the oldest overdue task goes first, one after the other. So a user with many does not pass all
 // others at once.
-func TestOverdueTasksOfOneUser(t *testing.T) {
+func TestOverdueTasksOfOneUserGoFirstOneByOne(t *testing.T) {
 	s := overdueStory(t, 64*time.Minute)
 	s.do("worker here cpus=1 free=0")
 	for _, name := range []string{"a", "b", "c"} {
@@ -107,9 +107,9 @@ func TestOverdueTasksOfOneUser(t *testing.T) {
 	}
 }
 
-// The time in which a task waits for more than room does not count: for its user, another job, its begin, or others of its
-// array.
-func TestOverdueCountsRoomAlone(t *testing.T) {
+// Only waiting for capacity counts. Waiting for the user's release, another job, the begin time or other tasks of the
+// array does not.
+func TestOnlyWaitingForCapacityMakesATaskOverdue(t *testing.T) {
 	for name, c := range map[string]struct{ before, submit, after string }{
 		"hold":       {"", "submit a priority=7 hold=1", "release a"},
 		"dependency": {"submit z hold=1", "submit a priority=7 dep=afternotok:z", "cancel z"},
@@ -128,19 +128,19 @@ func TestOverdueCountsRoomAlone(t *testing.T) {
 			}
 			s.do("wait 59m")
 			if s.raised("a") {
-				t.Fatal("it goes first before it could have run for an hour")
+				t.Fatal("the task goes first before it could have run for an hour")
 			}
 			s.do("wait 3m")
 			if !s.raised("a") {
-				t.Fatal("it has waited for room for more than an hour, and does not go first")
+				t.Fatal("the task has waited for capacity for more than an hour, and does not go first")
 			}
 		})
 	}
 }
 
-// A task that is overdue is never ended, so tasks end for it on the smallest host that has enough: a larger one may be the
-// only one for another task.
-func TestOverdueTaskTakesTheSmallestHost(t *testing.T) {
+// An overdue task is never preempted. So tasks are preempted for it on the smallest host that suffices: another task
+// may need a larger one.
+func TestOverdueTaskPreemptsOnTheSmallestHost(t *testing.T) {
 	s := overdueStory(t, time.Hour)
 	for _, line := range []string{
 		"worker large cpus=8 free=0", "worker here cpus=4 free=0", "free large cpus=0 yields=1:8", "free here cpus=0 yields=2:4",

@@ -1,6 +1,6 @@
 package scheduler
 
-// Jobs that depend on others: bounds, many of them, and what a bad owner can do.
+// Jobs that depend on others: bounds, large numbers of them, and what an owner that lies can do.
 
 import (
 	"errors"
@@ -28,9 +28,9 @@ func (x *bench) submitAfter(dependency string) job.ID {
 // far is a job of another owner.
 func far(n int) job.ID { return job.NewID(8, uint64(n)) }
 
-// 10,000 jobs that wait for one are all free in the step after its end, and take no soft state before. One that another
-// owner has is followed once.
-func TestManyWaitForOne(t *testing.T) {
+// 10,000 jobs that wait for one job are all ready in the step after its end, and have no soft state before. If that job
+// belongs to another owner, it is followed once.
+func TestManyJobsThatWaitForOneBecomeReadyAtOnce(t *testing.T) {
 	for name, parent := range map[string]job.ID{"own": job.NewID(7, 1<<40), "other": far(1)} {
 		t.Run(name, func(t *testing.T) {
 			x := newBench(t, 1, 1)
@@ -60,7 +60,7 @@ func TestManyWaitForOne(t *testing.T) {
 			}
 			for _, e := range x.core.entries.byID {
 				if len(e.job.Waits.List()) > 0 && len(e.tasks) == 0 && !e.job.Ended() {
-					t.Fatalf("%s does not wait for room: %v", e.job.ID, e.job.Waits.List())
+					t.Fatalf("%s does not wait for room: %v, want tasks without dependencies, or the end of the job", e.job.ID, e.job.Waits.List())
 				}
 			}
 			if x.core.entries.table.Parents.Links() != 0 || len(ps.followed) != 0 {
@@ -70,9 +70,9 @@ func TestManyWaitForOne(t *testing.T) {
 	}
 }
 
-// Each element of a large array follows that of another one, in whatever order these end, and no event looks at all
+// Each element of a large array waits for an element of another array. These end in any order. No event looks at all
 // elements.
-func TestLargeArrayAfterAnother(t *testing.T) {
+func TestElementsOfALargeArrayFollowAnotherArray(t *testing.T) {
 	const n = 20_000
 	x := newBench(t, 1, 4)
 	s := benchSpec(0)
@@ -111,7 +111,7 @@ func TestLargeArrayAfterAnother(t *testing.T) {
 	}
 }
 
-// No more than maxParents jobs are followed. The next in line is followed when another one is left.
+// At most maxParents jobs are followed. When one of them is no longer followed, the next in line is.
 func TestFollowedJobsAreBounded(t *testing.T) {
 	x := newBench(t, 1, 1)
 	var ids []job.ID
@@ -137,8 +137,8 @@ func TestFollowedJobsAreBounded(t *testing.T) {
 	}
 }
 
-// An owner that changes its mind without end fills no journal.
-func TestOwnerThatChangesItsMind(t *testing.T) {
+// An owner that changes its reports without end does not fill the journal.
+func TestReportsThatChangeWithoutEndAreLimited(t *testing.T) {
 	x := newBench(t, 1, 1)
 	x.submitAfter("afterok:" + string(far(1)))
 	before := x.index
@@ -154,12 +154,12 @@ func TestOwnerThatChangesItsMind(t *testing.T) {
 	x.step()
 	x.step(ParentSeen{job.Progress{Job: far(1), State: job.Succeeded, Started: true}})
 	if n := x.core.entries.table.Parents.Links(); n != 0 {
-		t.Error("in the end it is not believed any more")
+		t.Error("the last report of the owner is not believed")
 	}
 }
 
-// A delay after the start of a job that is followed already counts from that start, however long ago its owner told of it.
-func TestDelayAfterAStartThatIsKnown(t *testing.T) {
+// A delay after the start of a job that is already followed counts from that start, whenever its owner reported it.
+func TestDelayCountsFromAStartThatIsAlreadyKnown(t *testing.T) {
 	x := newBench(t, 1, 1)
 	x.submitAfter("afterok:" + string(far(1)))
 	x.step(ParentSeen{job.Progress{Job: far(1), State: job.Running, Started: true, Ago: time.Minute}})
@@ -170,8 +170,8 @@ func TestDelayAfterAStartThatIsKnown(t *testing.T) {
 	}
 }
 
-// A deposed owner follows nothing, and the next one follows what is still waited for.
-func TestParentsOfADeposedOwner(t *testing.T) {
+// A deposed owner follows nothing. The next owner follows all parents that are still needed.
+func TestDeposedOwnerFollowsNoParents(t *testing.T) {
 	x := newBench(t, 1, 1)
 	x.submitAfter("afterok:" + string(far(1)))
 	fx := x.core.Step(x.now, Deposed{Epoch: job.Epoch{Term: 1}})
@@ -180,7 +180,7 @@ func TestParentsOfADeposedOwner(t *testing.T) {
 	}
 	fx = x.core.Step(x.now, ParentSeen{job.Progress{Job: far(1), State: job.Succeeded, Started: true}})
 	if len(fx.Propose)+len(fx.Follow) > 0 {
-		t.Errorf("deposed, it proposes %v and follows %v", fx.Propose, fx.Follow)
+		t.Errorf("deposed, it proposes %v and follows %v, want none and none", fx.Propose, fx.Follow)
 	}
 	x.index++
 	fx = x.core.Step(x.now, Committed{job.Committed{Index: x.index, Epoch: job.Epoch{Term: 2}, Lead: true}})
@@ -189,8 +189,9 @@ func TestParentsOfADeposedOwner(t *testing.T) {
 	}
 }
 
-// A job may not depend on one that there is not. A retry with the same key is answered all the same.
-func TestUnknownParents(t *testing.T) {
+// A job may not depend on a job that does not exist. A retry with the same key still gets the answer of the first
+// submission.
+func TestJobWithAnUnknownParentIsRefused(t *testing.T) {
 	x := newBench(t, 1, 1)
 	s := benchSpec(0)
 	s.Dependency = []string{"afterok:" + string(far(1))}
@@ -211,17 +212,17 @@ func TestUnknownParents(t *testing.T) {
 	}
 	first := submit(2)
 	if again := submit(3, far(1)); first.Err != nil || again.Err != nil || first.Job.ID != again.Job.ID {
-		t.Errorf("accepted %s, %v; and later %s, %v", first.Job.ID, first.Err, again.Job.ID, again.Err)
+		t.Errorf("accepted %s, %v; and later %s, %v, want the same job twice without an error", first.Job.ID, first.Err, again.Job.ID, again.Err)
 	}
 }
 
-// A follower is told each job as it is, then each change, of jobs in memory and on disk, until this daemon is no longer
-// the owner.
-func TestFollow(t *testing.T) {
+// A follower gets the state of each job, then each change, for jobs in memory and on disk, until this daemon is no
+// longer the owner.
+func TestFollowerGetsEachChange(t *testing.T) {
 	inHouse(t, nil, func(t *testing.T, h house) {
 		h.host.connect("here")
 		var ids []job.ID
-		for _, array := range []string{"", "3-4", "", "", ""} { // of the ended ones two stay in memory
+		for _, array := range []string{"", "3-4", "", "", ""} { // two of the ended ones stay in memory
 			r := request("j")
 			r.Spec.Array = array
 			j, err := h.loop.Submit(t.Context(), r)
@@ -248,16 +249,16 @@ func TestFollow(t *testing.T) {
 			t.Fatalf("Follow = %v after %+v, want enough", err, got)
 		}
 		if x := got[0]; x.Job != ids[1] || x.State != job.Succeeded || !x.Started || x.Ago < 3*time.Minute || !reflect.DeepEqual(x.Tasks.Succeeded, []job.Range{{First: 3, Last: 4}}) {
-			t.Errorf("an archived array: %+v", x)
+			t.Errorf("an archived array: %+v, want the job that succeeded more than 3 minutes ago, with the tasks 3 and 4", x)
 		}
 		if x := got[1]; x.Job != ids[4] || x.State != job.Succeeded || x.Tasks.Len() != 0 {
 			t.Errorf("a job: %+v, want Job %v, State %v and Tasks.Len() 0", x, ids[4], job.Succeeded)
 		}
 		if x := got[2]; x.Job != nobody || x.State != "" || x.Started {
-			t.Errorf("no job: %+v", x)
+			t.Errorf("no job: %+v, want no state", x)
 		}
 		if len(got) < 5 || got[3].State.Ended() {
-			t.Errorf("a job that runs: %+v", got[3:])
+			t.Errorf("a job that runs: %+v, want a job that has not ended", got[3:])
 		}
 
 		over := make(chan error, 1)
@@ -274,12 +275,12 @@ func TestFollow(t *testing.T) {
 		}
 		synctest.Wait()
 		if fs := &h.loop.execute.followers; fs.n != 0 || len(fs.of) != 0 {
-			t.Errorf("%d followers are kept", fs.n)
+			t.Errorf("%d followers are kept, want none", fs.n)
 		}
 	})
 }
 
-// A follower that is gone is forgotten, and their number is bounded.
+// A follower that has gone is forgotten, and the number of followers is bounded.
 func TestFollowersAreBounded(t *testing.T) {
 	var fs followers
 	var all []*follower
@@ -303,7 +304,7 @@ func TestFollowersAreBounded(t *testing.T) {
 		fs.remove(f)
 	}
 	if fs.n != 0 || len(fs.of) != 0 || fs.jobs != 0 {
-		t.Errorf("%d followers of %d jobs are left", fs.n, len(fs.of))
+		t.Errorf("%d followers of %d jobs are left, want none", fs.n, len(fs.of))
 	}
 	many := make([]job.Follow, MaxFollowed)
 	for i := range many {

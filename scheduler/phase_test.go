@@ -8,9 +8,9 @@ import (
 	"github.com/musterhq/muster/internal/testkit/stories"
 )
 
-// Every phase can be reached from idle, has legal moves, and leads back to idle. No move leads back to the Start of an
-// attempt, and none out of given up but to idle (R7).
-func TestPhases(t *testing.T) {
+// Each phase can be reached from idle, has legal moves, and leads back to idle. No move leads back to the Start of an
+// attempt, and only one out of given up: to idle (R7).
+func TestEachPhaseLeadsBackToIdle(t *testing.T) {
 	for p := idle; p <= givenUp; p++ {
 		for q := idle; q <= givenUp; q++ {
 			if !reaches(p, q) {
@@ -21,14 +21,14 @@ func TestPhases(t *testing.T) {
 		case p.canMove(p):
 			t.Errorf("%s moves to itself", p)
 		case p.canMove(startSent) != (p == recorded), p.canMove(recorded) && !p.proposed() && p != idle: // R1; idle: ranks of a gang
-			t.Errorf("moves of %s: %v", p, moves[p])
+			t.Errorf("moves of %s: %v break R1", p, moves[p])
 		case p.over() && (len(moves[p]) != 1 || !p.canMove(idle)): // R7
-			t.Errorf("%s is over and moves to %v", p, moves[p])
+			t.Errorf("%s is over and moves to %v, want idle alone (R7)", p, moves[p])
 		}
 	}
 }
 
-// reaches says whether one or more legal moves lead from one phase to the other.
+// reaches reports whether one or more legal moves lead from one phase to the other.
 func reaches(from, to phase) bool {
 	seen := map[phase]bool{}
 	for todo := []phase{from}; len(todo) > 0; todo = todo[1:] {
@@ -42,7 +42,7 @@ func reaches(from, to phase) bool {
 	return seen[to]
 }
 
-// A move that is not in the table is made and reported.
+// A move that is not in the table is made, and reported.
 func TestIllegalMoveIsReported(t *testing.T) {
 	s := newStory(t, 0)
 	var told []Notice
@@ -54,16 +54,16 @@ func TestIllegalMoveIsReported(t *testing.T) {
 	x.move(s.core.turn, offering)
 	s.step()
 	if len(told) != 1 || told[0].Attempt != x.attempt() || told[0].Peer != "n1" || told[0].Detail != "start sent to offering" {
-		t.Errorf("notices: %+v", told)
+		t.Errorf("notices: %+v, want one about the attempt at n1 with the detail \"start sent to offering\"", told)
 	}
 	if x.phase != offering {
 		t.Errorf("the phase is %s, want %v", x.phase, offering)
 	}
 }
 
-// Without legal moves every move is reported as a defect. So the stories show which moves occur: those of the table,
-// and no others.
-func TestEveryMoveOccurs(t *testing.T) {
+// Without a table of legal moves each move is reported as a defect. So the stories show which moves occur: exactly
+// those of the table.
+func TestStoriesMakeExactlyTheLegalMoves(t *testing.T) {
 	table := moves
 	moves = nil
 	defer func() { moves = table }()
@@ -87,13 +87,13 @@ func TestEveryMoveOccurs(t *testing.T) {
 	for p, to := range table {
 		for _, q := range to {
 			if move := p.String() + " to " + q.String(); !occurs[move] {
-				t.Errorf("no story has the move %s", move)
+				t.Errorf("no story has the legal move %s", move)
 			} else {
 				delete(occurs, move)
 			}
 		}
 	}
 	for move := range occurs {
-		t.Errorf("a story has the move %s, which is not in the table", move)
+		t.Errorf("a story has the move %s, which is not legal", move)
 	}
 }

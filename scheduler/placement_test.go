@@ -14,7 +14,7 @@ import (
 	"github.com/musterhq/muster/scheduler/place"
 )
 
-// gpuHost says Hello with 8 CPUs and so many GPUs, all free.
+// gpuHost is a Hello with 8 CPUs and so many GPUs, all free.
 func gpuHost(p job.Peer, gpus int) contract.Hello {
 	m := contract.Hello{
 		Profile: contract.Profile{Name: string(p), Store: "s", CPUs: 8, Drivers: []string{"exec"}, Worker: true}, Free: contract.Free{CPUs: 8},
@@ -27,13 +27,13 @@ func gpuHost(p job.Peer, gpus int) contract.Hello {
 	return m
 }
 
-// The reason that is given for a host is of the moment when the host was chosen, though the host says before the start
-// that the devices are taken.
-func TestWhyHost(t *testing.T) {
+// The reason for a host is that of the moment when the host was chosen, even if the host reports before the start that
+// the devices are taken.
+func TestReasonForAHostIsThatOfItsChoice(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		gpus int
-		full bool // the host has no room when the task comes
+		full bool // the host is full when the task is submitted
 		want string
 	}{
 		{"all GPUs", 2, false, "least fragmentation: leaves 0 of 2 GPUs"},
@@ -74,7 +74,7 @@ func TestWhyHost(t *testing.T) {
 	}
 }
 
-// twins are two cores to which the same happens. One of them is asked between the steps where its tasks would go.
+// twins are two cores that get the same events. One of them is asked between the steps where its tasks would go.
 type twins struct {
 	t           *rapid.T
 	asked, left *Core
@@ -106,7 +106,7 @@ func (w *twins) step(events ...Event) {
 		w.ask()
 		fx := w.asked.Step(w.now, events...)
 		if other := w.left.Step(w.now, events...); !reflect.DeepEqual(fx, other) {
-			w.t.Fatalf("the core that was asked does\n%+v\nthe other\n%+v", fx, other)
+			w.t.Fatalf("the core that was asked does\n%+v\nwant what the other does\n%+v", fx, other)
 		}
 		events = nil
 		for _, o := range fx.Send {
@@ -119,11 +119,11 @@ func (w *twins) step(events ...Event) {
 		}
 	}
 	if a, b := w.asked.Wake(), w.left.Wake(); !a.Equal(b) {
-		w.t.Fatalf("the core that was asked wakes at %s, the other at %s", a, b)
+		w.t.Fatalf("the core that was asked wakes at %s, want %s as the other", a, b)
 	}
 }
 
-// ask asks twice where each task would go, and which task each host that got room would take.
+// ask asks twice where each task would go, and which task each host with new capacity would take.
 func (w *twins) ask() {
 	c := w.asked
 	from := int(c.steps) % max(c.hosts.fleet.Slots(), 1)
@@ -158,7 +158,7 @@ func (w *twins) ask() {
 
 func (w *twins) same(first string, again func() string) {
 	if second := again(); second != first {
-		w.t.Fatalf("decided %s, then %s", first, second)
+		w.t.Fatalf("decided %s, then %s, want the same", first, second)
 	}
 }
 
@@ -176,8 +176,8 @@ func decisionText(d place.Decision) string {
 	return text
 }
 
-// A decision changes nothing: whoever asks any number of times where tasks would go is told the same each time, and
-// all goes on as if nobody had asked.
+// A decision has no effect: the same question has the same answer each time, and all else happens as if nobody had
+// asked.
 func TestDecisionsArePure(t *testing.T) {
 	verdicts := map[place.Verdict]int{}
 	rapid.Check(t, func(t *rapid.T) {
@@ -235,7 +235,7 @@ func TestDecisionsArePure(t *testing.T) {
 	})
 	for v := place.Blocked; v <= place.Pauses; v++ {
 		if verdicts[v] == 0 {
-			t.Errorf("no task was %s", v)
+			t.Errorf("no task was %s in any history", v)
 		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// pendingSpec is the i-th of many different requests: three of four ask for one to four GPUs, the others for a share of
-// one. All ask for different memory, so that none is placed like another.
+// pendingSpec is the i-th of many different requests. Three of four ask for one to four GPUs, the others for a share of
+// one. Each asks for different memory, so that none is placed like another.
 func pendingSpec(i int, policy string) job.Spec {
 	s := benchSpec(i)
 	s.Policy, s.Hold = policy, true
@@ -22,7 +22,7 @@ func pendingSpec(i int, policy string) job.Spec {
 	return s
 }
 
-// cpuTime adds up the CPU time of the calling goroutine. It is what the same work takes on an idle machine.
+// cpuTime sums the CPU time of the calling goroutine. This is the time of the same work on an idle machine.
 type cpuTime struct {
 	b     testing.TB
 	sum   time.Duration
@@ -48,8 +48,8 @@ func (c *cpuTime) now() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkPlan10k measures one plan over 10,000 hosts and 1,000 different pending requests: by each policy where all
-// hosts have room, and where none has. It takes several steps.
+// BenchmarkPlan10k measures one plan over 10,000 hosts and 1,000 different pending requests: by each policy with hosts
+// that all have free capacity, and with full hosts. A plan takes several steps.
 func BenchmarkPlan10k(b *testing.B) {
 	plan := func(b *testing.B, roomy int, policy string) {
 		const hosts, requests = 10_000, 1000
@@ -84,7 +84,7 @@ func BenchmarkPlan10k(b *testing.B) {
 				}
 			}
 			if len(offered) != requests {
-				b.Fatalf("%d of %d requests are offered", len(offered), requests)
+				b.Fatalf("%d of %d requests are offered, want all of them", len(offered), requests)
 			}
 			b.StartTimer()
 		}

@@ -30,9 +30,9 @@ func config7() Config {
 	return cfg
 }
 
-// A job is placed by the policy that it names, else by that of the daemon. The dry run and the explanation of a job
-// tell the reasons of the same policy.
-func TestPolicyOfJob(t *testing.T) {
+// A job is placed by the policy that it names, or else by that of the daemon. The dry run and the explanation of a job
+// give the reasons of the same policy.
+func TestJobIsPlacedByItsPolicy(t *testing.T) {
 	for _, c := range []struct{ daemons, jobs, host, why string }{
 		{"frag", "pack", "full", "fullest host: leaves 0 of 2 GPUs"},
 		{"frag", "spread", "empty", "emptiest host: leaves 1 of 2 GPUs"},
@@ -61,13 +61,13 @@ func TestPolicyOfJob(t *testing.T) {
 		x.step(Hold{Token: 2, Job: id, Release: true})
 		x.sentOffer(t, func(contract.Offer) {})
 		if d := x.core.entries.byID[id].task(0).dispatch; d == nil || string(d.offers[0].worker.Peer) != c.host || d.why != c.why {
-			t.Errorf("%+v: offered %+v", c, d)
+			t.Errorf("%+v: offered %+v, want an offer to the host and for the reason of the policy", c, d)
 		}
 	}
 }
 
-// The device that a policy chooses for a share goes out with the offer. For whole devices the host chooses.
-func TestOfferNamesTheDevice(t *testing.T) {
+// The device that a policy chooses for a share is in the offer. Whole devices are chosen by the host.
+func TestOfferNamesTheDeviceOfAShareOnly(t *testing.T) {
 	for _, c := range []struct {
 		need   job.Resources
 		device string
@@ -80,15 +80,15 @@ func TestOfferNamesTheDevice(t *testing.T) {
 		x.step(Submit{Token: 1, Spec: s})
 		x.sentOffer(t, func(m contract.Offer) {
 			if m.Device != "" != (c.device != "") {
-				t.Errorf("for %+v the offer names %q", c.need, m.Device)
+				t.Errorf("for %+v the offer names %q, want one only for a share", c.need, m.Device)
 			}
 		})
 	}
 }
 
-// A policy that does not exist is refused with the names of those that do. A job in the journal that names one, because
-// a newer version has accepted it, has the default.
-func TestUnknownPolicy(t *testing.T) {
+// A submission with an unknown policy is refused with the names of all policies. A job in the journal that a newer
+// version accepted with such a policy gets the default.
+func TestUnknownPolicyIsRefused(t *testing.T) {
 	x := twoHosts(t, config7())
 	s := benchSpec(0)
 	s.Policy = "best"
@@ -114,8 +114,8 @@ func TestUnknownPolicy(t *testing.T) {
 	}
 }
 
-// Gangs have a default of their own.
-func TestPolicyOfGangs(t *testing.T) {
+// Gangs have a default policy of their own.
+func TestGangsHaveTheirOwnDefaultPolicy(t *testing.T) {
 	cfg := config7()
 	ps := newPolicies(&cfg)
 	for _, c := range []struct {
@@ -130,8 +130,8 @@ func TestPolicyOfGangs(t *testing.T) {
 	}
 }
 
-// Jobs of an earlier life of the daemon count among the usual requests, as new ones do.
-func TestUsualRequestsOfSavedJobs(t *testing.T) {
+// Jobs of an earlier life of the daemon count among the usual requests, like new jobs.
+func TestSavedJobsCountAsUsualRequests(t *testing.T) {
 	x := newBench(t, 0, 0)
 	x.keep = true
 	s := benchSpec(0)

@@ -1,6 +1,6 @@
 package scheduler
 
-// The highest priority that a user may give: at the submission, for what was accepted before, and at hosts that allow less.
+// The highest priority that a user may give: at the submission, for accepted jobs, and at hosts that allow less.
 
 import (
 	"errors"
@@ -22,7 +22,7 @@ func priorityStory(t *testing.T, most int) *story {
 	return s
 }
 
-// said does something and returns what came of it.
+// said performs a line of the story and returns its outcome.
 func (s *story) said(line string) string {
 	s.out.Reset()
 	s.do(line)
@@ -63,13 +63,13 @@ func TestPriorityAboveTheLimitIsRefused(t *testing.T) {
 		t.Errorf("a dry run: %v, want ErrLimit", err)
 	}
 	if _, err := s.core.Offers("ada", false, spec(60, false)); err != nil {
-		t.Errorf("a dry run: %v", err)
+		t.Errorf("a dry run of the highest priority is refused: %v", err)
 	}
 }
 
-// A job that was accepted with more, by an earlier version or another configuration, goes on with what is allowed now, and
-// people are told.
-func TestAcceptedPriorityIsLowered(t *testing.T) {
+// A job may have been accepted with more, by an earlier version or another configuration. It continues with the
+// priority that is allowed now, and its reason says so.
+func TestAcceptedPriorityIsLoweredToTheLimit(t *testing.T) {
 	s := priorityStory(t, 100)
 	s.do("worker n1 cpus=1 free=0")
 	s.do("submit a priority=90")
@@ -87,23 +87,23 @@ func TestAcceptedPriorityIsLowered(t *testing.T) {
 	if why := x.Tasks[0].Reason.Detail; !strings.Contains(why, "is above 50, the highest here (limits.per_user.priority), and counts as 50") {
 		t.Errorf(`the reason: %s, want "is above 50, the highest here (limits.per_user.priority), and counts as 50" in it`, why)
 	}
-	s.core.cfg.Priorities = &contract.Priorities{PerUser: 100, PerMember: job.MaxPriority} // a reload, which changes nothing about it
+	s.core.cfg.Priorities = &contract.Priorities{PerUser: 100, PerMember: job.MaxPriority} // a reload, which changes nothing here
 	x, _ = s.core.Job(s.id("a"))
 	if why := x.Tasks[0].Reason.Detail; !strings.Contains(why, "priority 90 was above the highest here when the daemon started, and counts as 50") {
 		t.Errorf(`after a reload: %s, want "priority 90 was above the highest here when the daemon started, and counts as 50" in it`, why)
 	}
 }
 
-// A host that allows less declines the task for good: it is not asked again, and the user's other tasks go there, also those
-// that ask for the same. When the host says Hello again it is asked.
-func TestHostThatAllowsLess(t *testing.T) {
+// A host that allows less declines the task for good and is not asked again. The user's other tasks go there, even
+// those with the same request. When the host says Hello again, it is asked again.
+func TestHostThatDeclinesAPriorityIsNotAskedAgain(t *testing.T) {
 	s := priorityStory(t, 100)
 	s.do("worker n1 cpus=8")
 	s.do("submit high priority=90")
 	s.do("decline n1 high never=1")
 	for range 10 {
 		if out := s.said("wait 1m"); strings.Contains(out, "high") {
-			t.Fatalf("it is offered again: %s", out)
+			t.Fatalf("offered again to the host that declined: %s", out)
 		}
 	}
 	if out := s.said("submit low priority=50"); !strings.Contains(out, "n1 <- offer #2 low.0.1") {
@@ -114,9 +114,9 @@ func TestHostThatAllowsLess(t *testing.T) {
 	}
 }
 
-// An overdue task goes just before all of users with the highest priority of its own. A host that allows less declines it,
-// and its other tasks of the kind go there.
-func TestOverdueWithinTheLimit(t *testing.T) {
+// An overdue task goes just before all of users with the same highest priority. A host that allows less declines it,
+// and the user's other tasks of the kind go there.
+func TestOverdueTaskStaysBelowHigherLimits(t *testing.T) {
 	s := priorityStory(t, 60)
 	s.cfg.MaxWait = time.Hour
 	s.core = NewCore(s.cfg, Saved{}, s.now)
@@ -127,7 +127,7 @@ func TestOverdueWithinTheLimit(t *testing.T) {
 	s.do("wait 62m")
 	m := s.offer([]string{"n1", "a"})
 	if m.Priority != 61 || m.Level != contract.MaxLevel || m.Precedence() <= contract.Precedence(60, 0) || m.Precedence() >= contract.Precedence(61, 0) {
-		t.Fatalf("offered with priority %d and level %d", m.Priority, m.Level)
+		t.Fatalf("offered with priority %d and level %d, want 61, the highest level and a precedence between those of 60 and 61", m.Priority, m.Level)
 	}
 	s.do("decline n1 a never=1")
 	if out := s.said("submit c priority=7"); !strings.Contains(out, "n1 <- offer") {
@@ -135,9 +135,9 @@ func TestOverdueWithinTheLimit(t *testing.T) {
 	}
 }
 
-// Thousands of urgent tasks that a host cannot make room for cost the others nothing: the host is offered what waits as soon
-// as it has room.
-func TestDeclinedPreemptionPausesNobody(t *testing.T) {
+// Thousands of urgent tasks for which a host cannot make room do not delay other tasks: the host is offered what waits
+// as soon as it has capacity.
+func TestDeclinedPreemptionDoesNotPauseTheHost(t *testing.T) {
 	s := priorityStory(t, 100)
 	s.do("worker n1 cpus=4 free=0")
 	s.do("free n1 cpus=0 yields=10:4")
@@ -147,7 +147,7 @@ func TestDeclinedPreemptionPausesNobody(t *testing.T) {
 	}
 	for _, name := range names {
 		if out := s.said("decline n1 " + name); !strings.Contains(out, name+".0.1 wait=30s\n") {
-			t.Fatalf("%s does not queue on as any other: %s", name, out)
+			t.Fatalf("%s does not queue on like any other task: %s", name, out)
 		}
 	}
 	if out := s.said("submit more priority=95"); !strings.Contains(out, "n1 <- offer") {
@@ -155,9 +155,9 @@ func TestDeclinedPreemptionPausesNobody(t *testing.T) {
 	}
 }
 
-// A task that no host makes room for asks one after the other, also those where it does not queue, and asks again when some
-// have other tasks that could end.
-func TestManyHostsThatMakeNoRoom(t *testing.T) {
+// A task for which no host makes room asks one host after the other, including hosts where it does not queue. It asks
+// again when some have other preemptible tasks.
+func TestTaskAsksEachHostToMakeRoomOnce(t *testing.T) {
 	s := priorityStory(t, 100)
 	var names []string
 	for i := range spreadMost + 4 {
@@ -170,10 +170,10 @@ func TestManyHostsThatMakeNoRoom(t *testing.T) {
 	d := s.core.entries.byID[s.id("a")].task(0).dispatch
 	for asked := 0; d.preempt != nil; asked++ {
 		if asked > 2*len(names) {
-			t.Fatal("it asks without end")
+			t.Fatal("the task asks without end")
 		}
 		if !d.at(d.preempt) {
-			t.Fatalf("after %d hosts it waits for one that it has not asked", asked)
+			t.Fatalf("after %d hosts the task waits for one that it has not asked", asked)
 		}
 		s.do("decline " + d.preempt.Name() + " a yields=10:4")
 	}
@@ -183,7 +183,7 @@ func TestManyHostsThatMakeNoRoom(t *testing.T) {
 	for range 3 {
 		s.do("wait 1m")
 		if d.preempt == nil || !d.at(d.preempt) {
-			t.Fatalf("later it asks no host to make room for it")
+			t.Fatalf("later the task asks no host to make room for it")
 		}
 		s.do("decline " + d.preempt.Name() + " a yields=10:4")
 	}

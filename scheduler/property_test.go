@@ -20,15 +20,15 @@ import (
 )
 
 // A task never runs as two attempts at once. No Start is sent without a committed Assign, or after an Unassign was
-// proposed. Never more tasks of an array are active than its limit says. Every waiting task has a reason. A job is shown
-// with the counts of its tasks. Accepted jobs are kept. The journal alone gives the same jobs. When nothing fails any
-// more, every job ends. The first two are checked by world.
+// proposed. No more tasks of an array are active than its limit allows. Each waiting task has a reason. A job is shown
+// with the counts of its tasks. Accepted jobs are kept. The journal alone gives the same jobs. Once nothing fails any
+// more, each job ends. Type world checks the first two.
 func TestHistories(t *testing.T) {
 	histories(t, (*world).actions)
 }
 
-// The same holds with hosts that do not fence their tasks: these go on, whatever their leases, when daemon and runner are dead.
-// A task runs elsewhere only when such a host is back, was rebooted, or was declared dead.
+// The same holds with hosts that do not fence their tasks: these go on without a lease when the daemon and the runner
+// are dead. A task runs elsewhere only once such a host is back, was rebooted, or was declared dead.
 func TestHistoriesOfHostsThatDoNotFence(t *testing.T) {
 	histories(t, func(w *world) map[string]func(*rapid.T) {
 		some := w.models[1:]
@@ -41,7 +41,7 @@ func TestHistoriesOfHostsThatDoNotFence(t *testing.T) {
 			"die":    func(t *rapid.T) { one(t).die() },
 			"reboot": func(t *rapid.T) { one(t).reboot() },
 			"wipe":   func(t *rapid.T) { one(t).wipe() },
-			"live": func(t *rapid.T) { // those that are not dead are connected and renew their leases
+			"live": func(t *rapid.T) { // the living hosts are connected and renew their leases
 				for range rapid.IntRange(1, 12).Draw(t, "times") {
 					w.live()
 				}
@@ -73,13 +73,13 @@ func histories(t *testing.T, actions func(w *world) map[string]func(*rapid.T)) {
 				continue // purged
 			}
 			if j := w.whole(x); !j.State().Ended() && j.State() != job.Held && !w.mayWait(id) {
-				t.Fatalf("all is well, yet %s is %s: %s, attempt %+v", id, j.State(), j.Tasks[0].Reason, j.Tasks[0])
+				t.Fatalf("nothing fails any more, but %s is %s: %s, attempt %+v", id, j.State(), j.Tasks[0].Reason, j.Tasks[0])
 			}
 		}
 	})
 }
 
-// actions are what happens in a history.
+// actions are what can happen in a history.
 func (w *world) actions() map[string]func(*rapid.T) {
 	return map[string]func(*rapid.T){
 		"submit": func(t *rapid.T) {
@@ -114,7 +114,7 @@ func (w *world) actions() map[string]func(*rapid.T) {
 			case rapid.IntRange(0, 3).Draw(t, "silent") == 0:
 				w.step(ParentsSilent{Jobs: []job.ID{id}, Detail: "its owner does not answer"})
 			default:
-				w.tell(id) // also if nobody has asked
+				w.tell(id) // even if nobody has asked
 			}
 		},
 		"connect": func(t *rapid.T) {
@@ -182,7 +182,7 @@ func (w *world) actions() map[string]func(*rapid.T) {
 				}
 			}
 		},
-		"wipe": func(t *rapid.T) { // an empty data directory while tasks run: they run on until the lease ends
+		"wipe": func(t *rapid.T) { // an empty data directory while tasks run: these run on until the lease ends
 			m := w.model(t)
 			m.lapse()
 			m.cut()
@@ -194,7 +194,7 @@ func (w *world) actions() map[string]func(*rapid.T) {
 			}
 			m.tries, m.live, m.session, m.until = map[job.Attempt]*modelTry{}, false, 0, time.Time{}
 		},
-		"declare dead": func(t *rapid.T) { // and nothing runs there any more
+		"declare dead": func(t *rapid.T) { // afterwards nothing runs there
 			if m := w.model(t); !m.up {
 				m.perish()
 				w.step(DeclareDead{Token: w.token(), Peer: m.peer, By: "root"})
@@ -222,7 +222,7 @@ func someTasks(t *rapid.T) []job.Range {
 	return rapid.SampledFrom([][]job.Range{nil, {{First: 0, Last: 0}}, {{First: 1, Last: 2}}, {{First: 0, Last: 1}, {First: 3, Last: 4}}}).Draw(t, "tasks")
 }
 
-// dependencies draws up to three dependencies on jobs of this owner, which may be purged by then, and of another one.
+// dependencies draws up to three dependencies, on jobs of this owner, which may be purged, and of another owner.
 func (w *world) dependencies(t *rapid.T) (list []string) {
 	separator := rapid.SampledFrom([]string{",", "?"}).Draw(t, "separator")
 	for range rapid.IntRange(0, 3).Draw(t, "dependencies") {
@@ -239,7 +239,7 @@ func (w *world) dependencies(t *rapid.T) (list []string) {
 	return list
 }
 
-// mayWait reports whether a job may wait although all is well: for ever, or for a job that does.
+// mayWait reports whether a job may wait although nothing fails: for ever, or for a job that does.
 func (w *world) mayWait(id job.ID) bool {
 	e := w.core.entries.byID[id]
 	switch e.job.Waits.Of(0) {
@@ -306,7 +306,7 @@ func (w *world) check(t *rapid.T) {
 			checkPhase(t, x)
 		}
 		if e.atOnce > 0 && e.job.Assigned() > e.atOnce {
-			t.Fatalf("%d tasks of %s are active, and at most %d may be", e.job.Assigned(), e.job.ID, e.atOnce)
+			t.Fatalf("%d tasks of %s are active, want at most %d", e.job.Assigned(), e.job.ID, e.atOnce)
 		}
 		if got, want := w.core.views.counts(e), counted(w.core, e.job.ID); got != want {
 			t.Fatalf("%s is shown with the counts %v, and its tasks with %v", e.job.ID, got, want)
@@ -315,7 +315,7 @@ func (w *world) check(t *rapid.T) {
 	for p, tasks := range w.core.assigned.byNode {
 		for task := range tasks {
 			if d := task.durable(); !d.Assigned || d.Node != p {
-				t.Fatalf("%s is counted at %s but assigned %v at %s", task.attempt(), p, d.Assigned, d.Node)
+				t.Fatalf("%s is counted at %s, but is assigned: %v, at %s", task.attempt(), p, d.Assigned, d.Node)
 			}
 		}
 	}
@@ -338,8 +338,8 @@ func text(t *rapid.T, j job.Job) string {
 	return string(b)
 }
 
-// No message makes the core panic, however wrong it is, and every waiting task has a reason.
-func TestAnyMessage(t *testing.T) {
+// No message makes the core panic, however wrong it is, and each waiting task has a reason.
+func TestNoMessageMakesTheCorePanic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t)
 		w.liars = true
@@ -406,7 +406,7 @@ func anyMessage(t *rapid.T, w *world) contract.ToScheduler {
 }
 
 // A queue keeps its tasks in the order of their ranks, whatever is added and removed.
-func TestQueue(t *testing.T) {
+func TestQueueKeepsTheOrderOfRanks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := queue[*task]{order: rank}
 		in := map[*task]bool{}
@@ -441,7 +441,7 @@ func TestQueue(t *testing.T) {
 	})
 }
 
-// checkPages compares listings, in pages of any size, with the jobs in the journal.
+// checkPages compares listings in pages of any size with the jobs in the journal.
 func (w *world) checkPages(t *rapid.T) {
 	f := job.Query{Limit: rapid.IntRange(1, 4).Draw(t, "limit")}
 	if rapid.Bool().Draw(t, "by state") {

@@ -11,9 +11,9 @@ import (
 // near reports whether two times differ by less than a second.
 func near(a, b time.Time) bool { return math.Abs(a.Sub(b).Seconds()) < 1 }
 
-// A job waits from its submission, one with a begin from that, and neither while it is held. What has started is counted
-// once, with the time that it waited.
-func TestQueueTellsWaits(t *testing.T) {
+// A job waits from its submission, or from its begin time if it has one, and not while it is held. A job that starts is
+// counted once, with the time that it waited.
+func TestQueueCountsTheWaitOfEachJob(t *testing.T) {
 	x := newBench(t, 1, 4)
 	full, free := FromWorker{Peer: "w0", Msg: contract.Availability{}}, FromWorker{Peer: "w0", Msg: contract.Availability{Free: contract.Free{CPUs: 4, Memory: benchMemory}}}
 	x.step(full)
@@ -41,7 +41,7 @@ func TestQueueTellsWaits(t *testing.T) {
 		t.Errorf("%d have started after %s, want 1, at least %v and at most %v", n, q.Waited.Longest, 5*time.Minute, 6*time.Minute)
 	}
 	if !q.Oldest.IsZero() {
-		t.Errorf("since %s, but one job is not to begin yet and one is held", q.Oldest)
+		t.Errorf("since %s, want nothing waiting: one job is not to begin yet, and one is held", q.Oldest)
 	}
 	for !x.now.After(begin.Add(time.Minute)) {
 		x.now = x.core.Wake()
@@ -53,8 +53,9 @@ func TestQueueTellsWaits(t *testing.T) {
 	}
 }
 
-// Requeued after it ran, a job waits from then on, and its second start does not count. GPUs are those that are held.
-func TestQueueOfAJobThatRanBefore(t *testing.T) {
+// A job that is requeued after a run waits from then on, and its second start does not count. The GPUs are those that
+// are held.
+func TestRequeuedJobWaitsFromItsRequeue(t *testing.T) {
 	x := newBench(t, 1, 32)
 	spec := benchSpec(0)
 	spec.Array = "0-9"
@@ -68,7 +69,7 @@ func TestQueueOfAJobThatRanBefore(t *testing.T) {
 	}
 	d := queueOf(x.core).Demands
 	if len(d) != 1 || d[0].User != "amy" || d[0].Running != e.job.Assigned() || d[0].Waiting != 10-e.job.Assigned() || d[0].GPUs != 0 {
-		t.Errorf("demands %+v", d)
+		t.Errorf("demands %+v, want one of amy with the running and the waiting tasks and no GPUs", d)
 	}
 	e.job.Spec.Resources.GPUs = 2
 	if d := queueOf(x.core).Demands; d[0].GPUs != float64(2*e.job.Assigned()) {
@@ -76,8 +77,8 @@ func TestQueueOfAJobThatRanBefore(t *testing.T) {
 	}
 }
 
-// A task that failed and is to run again waits from when it may, and the second start of its job does not count.
-func TestQueueOfARetry(t *testing.T) {
+// A failed task that runs again waits from the end of its pause, and the second start of its job does not count.
+func TestRetryWaitsFromTheEndOfItsPause(t *testing.T) {
 	x := newBench(t, 1, 32)
 	spec := benchSpec(0)
 	spec.Retries = 1
@@ -87,7 +88,7 @@ func TestQueueOfARetry(t *testing.T) {
 		x.serve()
 	}
 	if q := queueOf(x.core); !q.Oldest.IsZero() {
-		t.Errorf("a task in its pause waits for a host since %s", q.Oldest)
+		t.Errorf("a task in its pause waits for a host since %s, want nothing waiting", q.Oldest)
 	}
 	x.step(FromWorker{Peer: "w0", Msg: contract.Availability{}})
 	ended := x.now
@@ -97,7 +98,7 @@ func TestQueueOfARetry(t *testing.T) {
 	}
 	q := queueOf(x.core)
 	if q.Oldest.Before(ended) || q.Oldest.After(ended.Add(5*time.Minute)) {
-		t.Errorf("since %s, the first attempt ended at %s", q.Oldest, ended)
+		t.Errorf("since %s, want at most 5 minutes after %s, the end of the first attempt", q.Oldest, ended)
 	}
 	x.step(FromWorker{Peer: "w0", Msg: contract.Availability{Free: contract.Free{CPUs: 32, Memory: benchMemory}}})
 	for x.ended == 0 {
@@ -110,7 +111,7 @@ func TestQueueOfARetry(t *testing.T) {
 	}
 }
 
-// BenchmarkQueue looks at 100,000 waiting jobs of 100 users.
+// BenchmarkQueue computes the figures for 100,000 waiting jobs of 100 users.
 func BenchmarkQueue(b *testing.B) {
 	x := newBench(b, 1, 32)
 	x.step(FromWorker{Peer: "w0", Msg: contract.Availability{}})

@@ -1,6 +1,6 @@
 package scheduler
 
-// Every word for which a task may be PENDING is told in the situation that it names.
+// Each reason word of a PENDING task is given in the situation that it names.
 
 import (
 	"strings"
@@ -35,7 +35,7 @@ func (x *bench) waits(t *testing.T, change func(*job.Spec)) (job.ID, func() job.
 	return "", nil
 }
 
-func TestReasons(t *testing.T) {
+func TestEachReasonOfAPendingTask(t *testing.T) {
 	held := func(s *job.Spec) { s.Hold = true }
 	release := func(x *bench, id job.ID) { x.tok++; x.step(Hold{Token: x.tok, Job: id, Release: true}) }
 	free := func(x *bench, f contract.Availability) { x.step(FromWorker{Peer: "w0", Msg: f}) }
@@ -137,8 +137,9 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// The answer to a submission is given before the job is placed. It says so, and does not name others when there is room.
-func TestReasonOfASubmission(t *testing.T) {
+// A submission is answered before the job is placed. The answer says so. It does not name other jobs if there is
+// capacity.
+func TestSubmissionIsAnsweredBeforePlacement(t *testing.T) {
 	x := newBench(t, 1, 8)
 	fx := x.core.Step(x.now, Submit{Token: 99, User: "amy", Spec: benchSpec(0)})
 	fx = x.core.Step(x.now, Committed{job.Committed{Index: x.index + 1, Epoch: job.Epoch{Term: 1}, Records: fx.Propose}})
@@ -151,8 +152,8 @@ func TestReasonOfASubmission(t *testing.T) {
 	}
 }
 
-// What a node lacks is told with numbers, and memory of a GPU that others use with the program that uses it.
-func TestLackIsToldWithNumbers(t *testing.T) {
+// The reason gives numbers of what a node lacks, and names the program that uses the memory of a GPU.
+func TestReasonGivesNumbersOfWhatANodeLacks(t *testing.T) {
 	x := newBench(t, 0, 0)
 	uuid := "GPU-1"
 	free := contract.Free{

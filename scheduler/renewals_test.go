@@ -1,6 +1,6 @@
 package scheduler
 
-// What a host can cause by asking for renewals.
+// What a host can cause by requests for renewals.
 
 import (
 	"testing"
@@ -26,9 +26,9 @@ func renewing(t testing.TB, tasks int) *bench {
 	return x
 }
 
-// A host with many tasks fills its mail with requests for renewals that name none of them. A request has a Query sent for each
-// task, so only a few of them count.
-func TestRenewalsAreFew(t *testing.T) {
+// A host with many tasks floods the owner with renewals that name none of them. Each renewal has a Query sent for each
+// task, so only a few of them are handled.
+func TestFloodOfRenewalsIsLimited(t *testing.T) {
 	const tasks = 100
 	x := renewing(t, tasks)
 	mail := make([]Event, perMember.Messages)
@@ -43,7 +43,7 @@ func TestRenewalsAreFew(t *testing.T) {
 		x.now = x.now.Add(time.Second)
 		most = tasks * (int(time.Second/renewGap) + 1) // and once more, as no answer comes
 	}
-	// Whoever asks as hosts do is answered all the same.
+	// A host that renews at the usual rate is still answered.
 	x.now = x.now.Add(renewBurst * renewGap)
 	var live []job.Attempt
 	for _, task := range x.core.assigned.at("w0") {
@@ -57,7 +57,7 @@ func TestRenewalsAreFew(t *testing.T) {
 		}
 		return false
 	}
-	for x.core.renewals.round != 0 { // of the flood
+	for x.core.renewals.round != 0 { // the round of the flood
 		x.core.Step(x.now, ReadDone{Token: x.core.renewals.round, Epoch: job.Epoch{Term: 1}})
 	}
 	fx := x.core.Step(x.now, FromWorker{Peer: "w0", Msg: contract.Renew{Group: 7, Store: "s", Session: 1, Clock: 5, Live: live}})
@@ -67,5 +67,5 @@ func TestRenewalsAreFew(t *testing.T) {
 		}
 		fx = x.core.Step(x.now, ReadDone{Token: x.core.renewals.round, Epoch: job.Epoch{Term: 1}})
 	}
-	t.Error("no answer")
+	t.Error("no answer, want one")
 }

@@ -42,8 +42,8 @@ func (h house) whole(t *testing.T) (n int) {
 	return n
 }
 
-// A requeue of an archived job is like one of any other. Then the job is archived again.
-func TestRequeueOfArchivedJob(t *testing.T) {
+// A requeue of an archived job works like any other. Afterwards the job is archived again.
+func TestArchivedJobIsRequeued(t *testing.T) {
 	inHouse(t, nil, func(t *testing.T, h house) {
 		ctx, ids := t.Context(), h.ended(t, 6)
 		if n := h.whole(t); n != 2 {
@@ -58,7 +58,7 @@ func TestRequeueOfArchivedJob(t *testing.T) {
 		}
 		j, err := h.loop.Requeue(ctx, ids[0], nil, false, "again")
 		if err != nil || j.ID != ids[0] || j.State() != job.Pending || j.Spec.Name != "j0" {
-			t.Fatalf("Requeue = %+v, %v", j, err)
+			t.Fatalf("Requeue = %+v, %v, want no error and a pending job j0", j, err)
 		}
 		if _, err := h.loop.Requeue(ctx, ids[1], nil, true, ""); !errors.Is(err, ErrConflict) {
 			t.Errorf("Requeue of failed tasks = %v, want ErrConflict", err)
@@ -107,7 +107,7 @@ func TestRequeueOfArchivedJob(t *testing.T) {
 }
 
 // A requeue that cannot read the rows of an archived job is refused, and changes nothing.
-func TestRequeueWithoutRows(t *testing.T) {
+func TestRequeueWithoutRowsIsRefused(t *testing.T) {
 	inHouse(t, nil, func(t *testing.T, h house) {
 		ids := h.ended(t, 5)
 		h.journal.mu.Lock()
@@ -131,13 +131,13 @@ func TestRequeueWithoutRows(t *testing.T) {
 		h.journal.mu.Lock()
 		defer h.journal.mu.Unlock()
 		if n := len(h.journal.entries); n != entries {
-			t.Errorf("%d entries are committed", n-entries)
+			t.Errorf("%d entries are committed, want none more", n-entries)
 		}
 	})
 }
 
-// The same when the record is in the journal already: the job stays archived, and the record has no effect.
-func TestRequeueLosesItsRows(t *testing.T) {
+// If the rows are lost once the record is in the journal, the job stays archived and the record has no effect.
+func TestCommittedRequeueWithoutRowsHasNoEffect(t *testing.T) {
 	for name, damage := range map[string]func(s *story){
 		"lost":      func(s *story) { s.do("damage a all") },
 		"damaged":   func(s *story) { s.do("damage a header") },
@@ -158,7 +158,7 @@ func TestRequeueLosesItsRows(t *testing.T) {
 		}
 		x, there := s.core.Find(s.id("a"))
 		if !there || x.Job != nil || len(s.core.entries.byID) != 1 {
-			t.Errorf("%s: %+v, %d jobs are in memory", name, x, len(s.core.entries.byID))
+			t.Errorf("%s: %+v, %d jobs are in memory, want an archived job, and 1 job in memory", name, x, len(s.core.entries.byID))
 		}
 		for _, line := range []string{"submit d", "finish n1 d"} { // everything else goes on
 			s.do(line)
@@ -183,8 +183,8 @@ func TestUnreadableDiskEndsTheLoop(t *testing.T) {
 	})
 }
 
-// Whichever record of a purge and a requeue comes first counts, in one entry and in two.
-func TestPurgeAndRequeue(t *testing.T) {
+// Of a purge and a requeue the first record counts, in one entry and in two.
+func TestFirstOfPurgeAndRequeueCounts(t *testing.T) {
 	for _, keep := range []int{0, 10} {
 		for _, apart := range []bool{false, true} {
 			for _, purged := range []bool{false, true} {
@@ -204,7 +204,7 @@ func TestPurgeAndRequeue(t *testing.T) {
 				}
 				s.deliver(job.Committed{Records: records})
 				if _, there := s.core.Find(id); there == purged {
-					t.Errorf("purged first %v, apart %v, in memory %d: the job is kept: %v", purged, apart, keep, there)
+					t.Errorf("purged first %v, apart %v, in memory %d: the job is kept: %v, want it purged only if the purge came first", purged, apart, keep, there)
 				}
 				if len(s.core.history.purging) != 0 || len(s.core.history.ended) != 0 {
 					t.Errorf("purged first %v: purging %v, ended %v, want none and none", purged, s.core.history.purging, s.core.history.ended)
@@ -214,7 +214,7 @@ func TestPurgeAndRequeue(t *testing.T) {
 	}
 }
 
-// A state of a job that was read from the disk does not replace a newer one that a watcher has not read yet.
+// A state of a job that is read from disk does not replace a newer one that a watcher has not read yet.
 func TestWatchersKeepTheNewerState(t *testing.T) {
 	w := &watcher{latest: map[job.ID]*job.Job{}, bell: make(chan struct{}, 1)}
 	id := job.NewID(7, 1)
@@ -223,9 +223,9 @@ func TestWatchersKeepTheNewerState(t *testing.T) {
 	w.put(state(job.Pending))
 	w.putOld(state(job.Succeeded))
 	if j, there, _ := w.next(); !there || j.State() != job.Pending {
-		t.Errorf("the watcher has %s, %v", j.State(), there)
+		t.Errorf("the watcher has %s, %v, want the pending job", j.State(), there)
 	}
 	if _, there, _ := w.next(); there {
-		t.Error("the job is there twice")
+		t.Error("the watcher gets the job twice")
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/musterhq/muster/scheduler/state/statetest"
 )
 
-// A new owner lets the tasks wait that have failed of late, and avoids the hosts where they failed. The other tasks of
-// the job do not wait for them.
-func TestNewOwnerBacksOff(t *testing.T) {
+// A new owner applies the back-off to tasks that failed of late, and avoids the hosts where they failed. The other
+// tasks of the job do not wait for them.
+func TestNewOwnerContinuesBackOffs(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Self, cfg.Group, cfg.Seed = "here", 7, 1
 	id, spec := job.NewID(7, 1), job.DefaultSpec()
@@ -59,7 +59,7 @@ func TestNewOwnerBacksOff(t *testing.T) {
 			more, hosts := offered(c.Step(at))
 			tasks = append(tasks, more...)
 			if len(more) > 0 && !slices.Equal(hosts, []job.Peer{"n2"}) {
-				t.Errorf("from the %s: tasks %v are offered to %v", from, more, hosts)
+				t.Errorf("from the %s: tasks %v are offered to %v, want n2 alone", from, more, hosts)
 			}
 		}
 		if slices.Sort(tasks); !slices.Equal(tasks, []int{0, 1, 5}) {
@@ -68,7 +68,7 @@ func TestNewOwnerBacksOff(t *testing.T) {
 	}
 }
 
-// A task that has one host only is not tried there for ever: the tenth failed start is how it fails.
+// A task that fits one host only is not tried there for ever: it fails with its tenth failed start.
 func TestFailedStartsOnOneHostAreBounded(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Self, cfg.Group, cfg.Seed = "here", 7, 1
@@ -107,8 +107,8 @@ func TestFailedStartsOnOneHostAreBounded(t *testing.T) {
 	}
 }
 
-// A job leaves a host out on which its tasks fail at once while they do well elsewhere, though it has most room. After 30
-// s a single task tries it. A job that fails everywhere leaves out none.
+// If the tasks of a job fail at once on one host and do well elsewhere, the job leaves that host out, though it has the
+// most capacity. After 30 s a single task tries the host. A job that fails everywhere leaves out no host.
 func TestJobLeavesOutAHostWhereItFails(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Self, cfg.Group, cfg.Seed = "here", 7, 1
@@ -145,7 +145,7 @@ func TestJobLeavesOutAHostWhereItFails(t *testing.T) {
 		n := offered(c.Step(storyStart, append(up("n1", 32), up("n2", 1)...)...))
 		if elsewhere == job.Failed {
 			if n == 0 {
-				t.Error("a host is left out by a job that fails everywhere")
+				t.Error("a job that fails everywhere leaves out a host, want offers to it")
 			}
 			continue
 		}
@@ -157,7 +157,7 @@ func TestJobLeavesOutAHostWhereItFails(t *testing.T) {
 			!slices.ContainsFunc(x.Later, func(c contract.Candidate) bool {
 				return c.Node == "n1" && c.Why == "left out: tasks of the job fail there at once, until "+storyStart.Add(leaveFirst).UTC().Format("15:04 UTC")
 			}) {
-			t.Errorf("people are told of the host: %v; now %+v, later %+v", err, x.Now, x.Later)
+			t.Errorf("people are told of the host: %v; now %+v, later %+v, want no error, and n1 left out later and not now", err, x.Now, x.Later)
 		}
 		n = 0
 		for at := storyStart; at.Before(storyStart.Add(leaveFirst + 5*time.Second)); at = at.Add(500 * time.Millisecond) {

@@ -8,7 +8,7 @@ import (
 	"github.com/musterhq/muster/scheduler/state/statetest"
 )
 
-// Rows that change within a short time are saved together, and a save never says more than the rows have.
+// Rows that change within a short time are saved together. A save never claims more than the rows contain.
 func TestRowsAreSavedTogether(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Self, cfg.Group, cfg.Seed, cfg.SaveEvery = "w0", 7, 1, 100*time.Millisecond
@@ -34,7 +34,7 @@ func TestRowsAreSavedTogether(t *testing.T) {
 	for _, j := range x.core.entries.table.Jobs() {
 		kept, there := disk.Job(j.ID)
 		if !there || kept.State() != job.Succeeded {
-			t.Errorf("%s: its rows tell %v", j.ID, kept.Counts)
+			t.Errorf("%s: its rows tell %v, want SUCCEEDED", j.ID, kept.Counts)
 		}
 	}
 	if headers := len(x.core.entries.table.Jobs()); headers != n {
@@ -45,7 +45,7 @@ func TestRowsAreSavedTogether(t *testing.T) {
 	if len(x.rows) > 0 {
 		t.Errorf("%d rows are saved again, want none", len(x.rows))
 	}
-	// A job that is deleted takes all changed rows with it.
+	// The deletion of a job saves all changed rows too.
 	x.tok++
 	x.step(Submit{Token: x.tok, Spec: benchSpec(0)})
 	x.index++

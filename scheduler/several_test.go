@@ -1,6 +1,6 @@
 package scheduler
 
-// Jobs of several tasks, which only the journal can bring so far.
+// Jobs of several tasks in states that only the journal can produce.
 
 import (
 	"fmt"
@@ -11,8 +11,8 @@ import (
 	"github.com/musterhq/muster/scheduler/state/statetest"
 )
 
-// Each task of a job of several tasks runs once, and no soft state is kept of a task that has ended.
-func TestJobOfSeveralTasks(t *testing.T) {
+// Each task of a job runs once, and no soft state is kept of a task that has ended.
+func TestEachTaskOfAJobRunsOnce(t *testing.T) {
 	x, disk := newBench(t, 3, 4), statetest.Disk{}
 	x.keep = true
 	const n = 600
@@ -38,18 +38,18 @@ func TestJobOfSeveralTasks(t *testing.T) {
 	}
 	e := x.core.entries.byID[id]
 	if e == nil || len(e.tasks) != 0 {
-		t.Fatalf("after its end %+v is kept", e)
+		t.Fatalf("after its end %+v is kept, want no soft state of tasks", e)
 	}
 	if v, _ := x.core.Job(id); v.State() != job.Succeeded || len(v.Tasks) != viewTasks || v.Tasks[255].NodeName == "" {
-		t.Errorf("the job is %s, its view has %d tasks", v.State(), len(v.Tasks))
+		t.Errorf("the job is %s, its view has %d tasks, want SUCCEEDED and the first tasks with their nodes", v.State(), len(v.Tasks))
 	}
 	kept, there := disk.Job(id)
 	if !there || kept.Counts.Of(job.Succeeded) != n {
-		t.Errorf("its rows tell %v", kept.Counts)
+		t.Errorf("its rows tell %v, want all tasks SUCCEEDED", kept.Counts)
 	}
 }
 
-// counted counts the states of the tasks of a job one by one.
+// counted counts the tasks of a job by state, one by one.
 func counted(c *Core, id job.ID) job.Counts {
 	var out job.Counts
 	e := c.entries.byID[id]
@@ -67,7 +67,7 @@ func counted(c *Core, id job.ID) job.Counts {
 	return out
 }
 
-// submitMany has the journal bring a job of n tasks.
+// submitMany has the journal submit a job of n tasks.
 func (x *bench) submitMany(n int, held bool) *entry {
 	id, spec := job.NewID(7, 99), benchSpec(0)
 	spec.Hold = held
@@ -78,12 +78,11 @@ func (x *bench) submitMany(n int, held bool) *entry {
 	return x.core.entries.byID[id]
 }
 
-// Soft state is kept only of the tasks that are active and of the next one, also after a release and a change of the
-// owner.
-func TestSoftStateOfActiveTasks(t *testing.T) {
+// Soft state is kept only of active tasks and of the next one, also after a release and a change of the owner.
+func TestSoftStateIsKeptOfActiveTasksOnly(t *testing.T) {
 	x := newBench(t, 3, 4)
 	e := x.submitMany(1_000_000, true)
-	const soft = 256 // more than may be offered to three hosts, queued offers among them
+	const soft = 256 // more than may be offered to three hosts, including queued offers
 	few := func(when string) {
 		t.Helper()
 		if n := len(e.tasks); n > e.job.Assigned()+soft {
@@ -102,7 +101,7 @@ func TestSoftStateOfActiveTasks(t *testing.T) {
 	few("running")
 	ran := x.ended
 	if ran == 0 {
-		t.Fatal("no task has run")
+		t.Fatal("no task has run, want some")
 	}
 	x.step(Deposed{Epoch: job.Epoch{Term: 1}})
 	few("deposed")
@@ -121,9 +120,9 @@ func TestSoftStateOfActiveTasks(t *testing.T) {
 	}
 }
 
-// No task of a job is passed over, although its owner changes while some run. These stay assigned here: nobody answers
-// when the new owner asks for them.
-func TestNoTaskIsPassedOver(t *testing.T) {
+// No task of a job is skipped, although its owner changes while some of them run. Those stay assigned here, as nobody
+// answers when the new owner asks for them.
+func TestNewOwnerSkipsNoTask(t *testing.T) {
 	x := newBench(t, 3, 4)
 	const n = 3000
 	e := x.submitMany(n, false)
@@ -136,13 +135,13 @@ func TestNoTaskIsPassedOver(t *testing.T) {
 	}
 	c := e.job.Counts()
 	if c.Of(job.Pending) != 0 || c.Of(job.Succeeded) != x.ended || x.ended+e.job.Assigned() != n {
-		t.Errorf("%d have ended, %d are assigned: %v", x.ended, e.job.Assigned(), c)
+		t.Errorf("%d have ended, %d are assigned: %v, want no pending task, and the others succeeded or assigned", x.ended, e.job.Assigned(), c)
 	}
 }
 
-// More tasks of a throttled array pause before a retry than may have soft state. All the same they end, never more than
-// the limit are active, and the others go meanwhile.
-func TestThrottledArrayOfRetries(t *testing.T) {
+// More tasks of a throttled array pause before a retry than may have soft state. Still all of them end, no more than
+// the limit are active, and the others run in the meantime.
+func TestThrottledArrayKeepsItsLimitDuringRetries(t *testing.T) {
 	x := newBench(t, 3, 64)
 	x.fails = true
 	const n, most = 3 * maxPaused / 2, 64
@@ -152,12 +151,12 @@ func TestThrottledArrayOfRetries(t *testing.T) {
 	e := x.core.entries.byID[x.core.entries.table.Jobs()[0].ID]
 	full := 0
 	for round := 0; !e.job.Ended(); round++ {
-		if len(x.sent) == 0 { // the rest pauses
+		if len(x.sent) == 0 { // the others pause
 			x.now = x.now.Add(time.Minute)
 			x.step()
 		}
 		if e.active > most || e.job.Assigned() > most {
-			t.Fatalf("round %d: %d tasks are active, %d are assigned, at most %d may be", round, e.active, e.job.Assigned(), most)
+			t.Fatalf("round %d: %d tasks are active, %d are assigned, want at most %d", round, e.active, e.job.Assigned(), most)
 		}
 		if e.job.Assigned() == most {
 			full++
@@ -171,15 +170,15 @@ func TestThrottledArrayOfRetries(t *testing.T) {
 		x.serve()
 	}
 	if c := e.job.Counts(); c.Of(job.Succeeded) != n || len(e.tasks) != 0 || len(e.barred) != 0 {
-		t.Errorf("counts %v, soft state of %d tasks", c, len(e.tasks))
+		t.Errorf("counts %v, soft state of %d tasks, want all SUCCEEDED and no soft state", c, len(e.tasks))
 	}
 	if full < n/most { // two attempts of each task, 64 at a time
 		t.Errorf("only in %d rounds were %d tasks active, want at least %v", full, most, n/most)
 	}
 }
 
-// The view of an array for a watcher, and a request about one task, cost the same whatever the number of active tasks.
-func TestManyActiveTasksCostNothing(t *testing.T) {
+// The view of an array for a watcher, and a request about one task, cost the same for any number of active tasks.
+func TestActiveTasksDoNotMakeViewsAndRequestsCostly(t *testing.T) {
 	x := newBench(t, 100, 128)
 	x.step(Submit{Token: 1, Spec: func() job.Spec { s := benchSpec(0); s.Array = "0-9999"; return s }()})
 	e := x.core.entries.byID[x.core.entries.table.Jobs()[0].ID]
@@ -197,8 +196,9 @@ func TestManyActiveTasksCostNothing(t *testing.T) {
 	}
 }
 
-// The tasks of an array are not ahead of each other, though some of them have been offered and queue at a full host.
-func TestAheadOfAnArray(t *testing.T) {
+// The tasks of an array are not counted as ahead of each other, even if some have been offered and queue at a full
+// host.
+func TestTasksOfAnArrayAreNotAheadOfEachOther(t *testing.T) {
 	x := newBench(t, 1, 1)
 	first, _ := x.waits(t, func(s *job.Spec) { s.Array = "0-19" })
 	second, _ := x.waits(t, func(s *job.Spec) { s.Array = "0-4" })
@@ -211,8 +211,8 @@ func TestAheadOfAnArray(t *testing.T) {
 	}
 }
 
-// Tasks that can use no host that a job could use are not ahead of it.
-func TestAheadOnOtherHosts(t *testing.T) {
+// Tasks that cannot use any host of a job are not counted as ahead of it.
+func TestTasksOfOtherHostsAreNotAhead(t *testing.T) {
 	x := newBench(t, 2, 1)
 	on := func(name, array string) func(*job.Spec) {
 		return func(s *job.Spec) { s.NodeList, s.Array = []string{name}, array }

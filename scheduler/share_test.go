@@ -1,6 +1,6 @@
 package scheduler
 
-// What users have used decides between equal tasks: what it costs, and what a host can make believe.
+// The past use of users decides between equal tasks: its cost, and how far a host can falsify it.
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ import (
 	"github.com/musterhq/muster/scheduler/fleet"
 )
 
-// newSharing is newBench with weights.
+// newSharing is newBench with weights of fair share.
 func newSharing(b testing.TB, workers, cpus int, w fairshare.Weights) *bench {
 	cfg := DefaultConfig()
 	cfg.Self, cfg.Group, cfg.Seed, cfg.Shares = "w0", 7, 1, w
@@ -35,7 +35,7 @@ func (x *bench) submitFor(user string, cpus int) {
 	x.step(Submit{Token: x.tok, User: user, Spec: s})
 }
 
-// uses has a host tell what users have used.
+// uses has a host report what users have used.
 func (x *bench) uses(host int, cpus int, used map[string]float64) {
 	u := &contract.Usage{}
 	for i := range len(used) {
@@ -45,8 +45,8 @@ func (x *bench) uses(host int, cpus int, used map[string]float64) {
 	x.step(FromWorker{Peer: job.Peer(fmt.Sprintf("w%d", host)), Msg: contract.Availability{Seq: uint64(x.tok), Free: contract.Free{CPUs: cpus, Memory: benchMemory}, Usage: u}})
 }
 
-// A host that lies is believed no more than it could have delivered.
-func TestUsageOfLiars(t *testing.T) {
+// A host that lies is believed only up to what it could have delivered.
+func TestReportedUseIsLimitedToWhatAHostCanDeliver(t *testing.T) {
 	w := fairshare.Weights{HalfLife: time.Hour}
 	x := newSharing(t, 2, 8, w)
 	x.uses(0, 0, map[string]float64{"user00000": contract.MaxUsed, "user00001": contract.MaxUsed})
@@ -59,7 +59,7 @@ func TestUsageOfLiars(t *testing.T) {
 	if total > 1.001*most+101 || total < most {
 		t.Errorf("%.0f CPU-seconds are believed, of at most %.0f, want at most %v and at least %v", total, most, 1.001*most+101, most)
 	}
-	for i := range 1000 { // what is told replaces what was told before, and decays by itself
+	for i := range 1000 { // each report replaces the one before, and decays
 		x.now = x.now.Add(20 * time.Hour)
 		x.uses(0, 0, map[string]float64{"user00000": float64(i)})
 	}
@@ -73,7 +73,7 @@ func TestUsageOfLiars(t *testing.T) {
 	}
 }
 
-// The accounts are bounded, whatever hosts tell.
+// The number of accounts is bounded, whatever hosts report.
 func TestAccountsAreBounded(t *testing.T) {
 	x := newSharing(t, 300, 8, fairshare.Weights{HalfLife: time.Hour})
 	for h := range 300 {
@@ -88,9 +88,9 @@ func TestAccountsAreBounded(t *testing.T) {
 	}
 }
 
-// Standings change only with a snapshot, and the first in line is then the one who has used least. A task that queues at
+// The order of users changes only with a snapshot, and the one who has used least is first then. A task that queues at
 // hosts keeps its place.
-func TestSnapshotOrders(t *testing.T) {
+func TestOrderOfUsersChangesWithASnapshotOnly(t *testing.T) {
 	x := newSharing(t, 1, 8, fairshare.Weights{HalfLife: 24 * time.Hour})
 	x.uses(0, 0, map[string]float64{"user00000": 5000, "user00001": 10})
 	for range 20 {
@@ -105,7 +105,7 @@ func TestSnapshotOrders(t *testing.T) {
 		return at.e.job.User
 	}
 	if len(x.core.pending.shapes) != 2 {
-		t.Fatal("two users have one shape")
+		t.Fatal("tasks of two users share a shape, want 2 shapes")
 	}
 	// The second user has found a place beside the eight tasks of the first.
 	queued := map[string]int{}
@@ -143,10 +143,10 @@ func TestSnapshotOrders(t *testing.T) {
 	}
 }
 
-// The places of one kind are full of the tasks of a user who has used less. Another user's older task of that kind and
-// his younger one of another kind wait: the older one is offered first, whenever a place is free. If it had none, the
-// younger ones of the other kind would run one after the other, and what the user has used would never be the least.
-func TestOlderTaskOfUserHasAPlace(t *testing.T) {
+// A user who has used less fills the places of one kind. Another user has an older task of that kind and a younger task
+// of another kind. The older one is offered first, whenever a place is free. Otherwise the younger ones of the other
+// kind would run one after the other, and the use of this user would never be the least.
+func TestOlderTaskOfAUserIsOfferedFirst(t *testing.T) {
 	const heavy, light = "user00000", "user00001"
 	x := newSharing(t, 1, 8, fairshare.Weights{HalfLife: 24 * time.Hour})
 	x.uses(0, 0, map[string]float64{heavy: 5000, light: 10})
@@ -159,7 +159,7 @@ func TestOlderTaskOfUserHasAPlace(t *testing.T) {
 		x.submitFor(light, 1)
 	}
 	starts := 0
-	for range 20 { // each time the host takes the oldest of the heavy user's tasks that it knows
+	for range 20 { // each time the host takes the oldest known task of the heavy user
 		var oldest *offer
 		for _, o := range x.core.offers.byID {
 			if o.dispatch.task.e.job.User == heavy && (oldest == nil || rank(o.dispatch.task, oldest.dispatch.task) < 0) {
@@ -172,7 +172,7 @@ func TestOlderTaskOfUserHasAPlace(t *testing.T) {
 		took := oldest.dispatch.task
 		for _, e := range x.core.entries.byID {
 			if task := e.task(0); e.job.User == heavy && task.phase <= offering && task != took && task.e.born.Before(took.e.born) {
-				t.Fatalf("after %d starts a task that needs %d CPUs goes before an older one of its user that needs %d",
+				t.Fatalf("after %d starts a task that needs %d CPUs goes before an older task of its user that needs %d",
 					starts, took.shape.Need.CPUs, task.shape.Need.CPUs)
 			}
 		}
@@ -200,8 +200,8 @@ func crowded(b *testing.B, users int) (*bench, map[string]float64) {
 	return x, used
 }
 
-// BenchmarkSnapshot is a new snapshot of what users have used, with all that waits put into a new order, at most every
-// 30 s.
+// BenchmarkSnapshot takes a new snapshot of what users have used, and sorts all waiting tasks again. This happens at
+// most every 30 s.
 func BenchmarkSnapshot(b *testing.B) {
 	for _, users := range []int{10, 1000, 10_000} {
 		b.Run(fmt.Sprintf("users=%d", users), func(b *testing.B) {
@@ -224,7 +224,7 @@ func BenchmarkSnapshot(b *testing.B) {
 	}
 }
 
-// BenchmarkFreedAmongUsers is a host that gets room for one task while all users wait.
+// BenchmarkFreedAmongUsers gives a host capacity for one task while tasks of all users wait.
 func BenchmarkFreedAmongUsers(b *testing.B) {
 	for _, users := range []int{10, 10_000} {
 		b.Run(fmt.Sprintf("users=%d", users), func(b *testing.B) {

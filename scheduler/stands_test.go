@@ -1,6 +1,6 @@
 package scheduler
 
-// Stands: for which waiting tasks hosts keep what is free, and how many hosts do.
+// For which waiting tasks hosts keep what is free, and how many hosts do so.
 
 import (
 	"testing"
@@ -11,7 +11,7 @@ import (
 	"github.com/musterhq/muster/scheduler/fleet"
 )
 
-// allBusy is a bench with hosts that have nothing free, where so many jobs wait for whole hosts.
+// allBusy is a bench with full hosts and so many jobs that wait for whole hosts.
 func allBusy(t *testing.T, hosts, jobs int) *bench {
 	x := newBench(t, hosts, 8)
 	for p := range x.core.hosts.workers {
@@ -31,8 +31,8 @@ func (x *bench) lasts(d time.Duration) {
 	}
 }
 
-// standing returns how many hosts are told to keep something, by what the newest message about each queued offer says, and
-// the indices of the jobs that have such hosts, by age.
+// standing returns how many hosts are told to keep something, by the newest message about each queued offer, and the
+// indices of the jobs for which they do, by age.
 func (x *bench) standing(t *testing.T) (hosts int, jobs []int) {
 	told := map[uint64]bool{}
 	for _, m := range x.sent {
@@ -61,13 +61,13 @@ func (x *bench) standing(t *testing.T) (hosts int, jobs []int) {
 		}
 	}
 	if len(at) != len(x.core.offers.kept) {
-		t.Errorf("%d hosts keep something, counted as %d", len(at), len(x.core.offers.kept))
+		t.Errorf("%d hosts keep something, want %d as counted", len(at), len(x.core.offers.kept))
 	}
 	return len(at), jobs
 }
 
-// However many tasks wait at however many hosts, four hosts keep what is free for them, or one in eight if that is more. The
-// oldest tasks stand.
+// However many tasks wait at however many hosts, four hosts keep what is free for them, or one in eight if that is
+// more. They keep it for the oldest tasks.
 func TestFewHostsKeepWhatIsFree(t *testing.T) {
 	for _, c := range []struct{ hosts, jobs, want int }{{1, 5, 1}, {3, 9, 3}, {7, 30, 4}, {24, 60, 4}, {64, 100, 8}} {
 		x := allBusy(t, c.hosts, c.jobs)
@@ -76,13 +76,14 @@ func TestFewHostsKeepWhatIsFree(t *testing.T) {
 			if hosts != c.want || jobs[0] != 0 {
 				t.Errorf("%d hosts, %d jobs: %d hosts keep what is free, for jobs %v, want %v and [0] 0", c.hosts, c.jobs, hosts, jobs, c.want)
 			}
-			x.lasts(10 * time.Minute) // they queue at more hosts meanwhile
+			x.lasts(10 * time.Minute) // meanwhile the jobs queue at more hosts
 		}
 	}
 }
 
-// When a task that stands starts, the next one by age does within seconds, also if others have come since.
-func TestTheNextTaskStands(t *testing.T) {
+// When a task for which hosts keep something starts, they keep it for the next one by age within seconds, even if
+// younger tasks came since.
+func TestHostsKeepForTheNextTaskAfterAStart(t *testing.T) {
 	x := allBusy(t, 8, 20)
 	for i := range 6 {
 		_, jobs := x.standing(t)
@@ -102,43 +103,43 @@ func TestTheNextTaskStands(t *testing.T) {
 	}
 }
 
-// A host may never get room. So more hosts keep what is free when a task has waited for very long.
-func TestInVain(t *testing.T) {
+// A host may never get free capacity. So more hosts keep what is free for a task that has waited for very long.
+func TestMoreHostsKeepForATaskThatWaitsLong(t *testing.T) {
 	x := allBusy(t, 8, 1)
-	x.lasts(10 * time.Minute) // it queues at more and more hosts
+	x.lasts(10 * time.Minute) // the job queues at more and more hosts
 	for _, want := range []int{4, 5, 6, 6, 7} {
 		if hosts, _ := x.standing(t); hosts != want {
 			t.Errorf("%d hosts keep what is free, want %d", hosts, want)
 		}
 		for end := x.now.Add(standsVain); x.now.Before(end); {
 			x.now = x.now.Add(30 * time.Second)
-			for _, w := range x.core.hosts.fleet.Sorted() { // that it lives
+			for _, w := range x.core.hosts.fleet.Sorted() { // so that it counts as alive
 				x.step(FromWorker{Peer: w.Peer, Msg: contract.Availability{}})
 			}
 		}
 	}
 }
 
-// What stays free for a while at a host that keeps nothing is for any task, although older ones queue there that need more.
-// Those that queue there come first, and a host that keeps what is free keeps it.
-func TestRoomThatIsNotKept(t *testing.T) {
+// What stays free for a while at a host that keeps nothing is for any task, although older tasks queue there that need
+// more. Tasks that queue there come first. A host that keeps what is free goes on keeping it.
+func TestCapacityThatStaysFreeIsOfferedToAnyTask(t *testing.T) {
 	x := allBusy(t, 8, 40)
 	kept, spare := 0, 0
 	for _, w := range x.core.hosts.fleet.Sorted() {
 		x.step(FromWorker{Peer: w.Peer, Msg: contract.Availability{Free: contract.Free{CPUs: 1, Memory: benchMemory}}})
 		if x.core.hosts.fleet.Host(w.Peer).LeftFor(&fleet.Rank{Job: "z"}).CPUs != 0 {
-			t.Errorf("%s: what is free is for any task at once", w.Name())
+			t.Errorf("%s: what is free is offered to any task at once, want it kept at first", w.Name())
 		}
 		x.lasts(idleAfter + 2*standsEvery)
 		x.sent = nil
 		x.waits(t, func(s *job.Spec) { s.Resources.CPUs, s.NodeList = 1, []string{w.Name()} })
 		o, ok := x.sent[len(x.sent)-1].Msg.(contract.Offer)
 		if !ok {
-			t.Fatalf("sent %+v", x.sent)
+			t.Fatalf("sent %+v, want one offer", x.sent)
 		}
 		keeps := x.core.offers.kept[x.core.hosts.workers[w.Peer]] > 0
 		if direct := o.Wait == directWait; direct == keeps {
-			t.Errorf("%s keeps what is free: %v, the offer is to be answered at once: %v", w.Name(), keeps, direct)
+			t.Errorf("%s keeps what is free: %v, the offer is to be answered at once: %v, want an answer at once only where nothing is kept", w.Name(), keeps, direct)
 		}
 		if keeps {
 			kept++
@@ -151,8 +152,8 @@ func TestRoomThatIsNotKept(t *testing.T) {
 	}
 }
 
-// What stands costs a look at a few tasks now and then, however many wait.
-func TestLooksAreBounded(t *testing.T) {
+// The choice for which tasks hosts keep something looks at a few tasks now and then, however many wait.
+func TestChoiceOfTasksToKeepForIsBounded(t *testing.T) {
 	x := allBusy(t, 64, 400)
 	if n := len(x.core.dispatches.stands.first(8 + standsLook)); n > 8+standsLook {
 		t.Errorf("%d tasks were looked at, want at most %v", n, 8+standsLook)
@@ -163,18 +164,18 @@ func TestLooksAreBounded(t *testing.T) {
 	}
 }
 
-// A task of a higher priority stands in place of one of a lower, and then that one does again.
-func TestHigherPriorityStands(t *testing.T) {
+// Hosts keep what is free for a task with a higher priority in place of one with a lower, and then for that one again.
+func TestHostsKeepForTheHigherPriority(t *testing.T) {
 	x := allBusy(t, 8, 3)
 	id, _ := x.waits(t, func(s *job.Spec) { s.Resources.CPUs, s.Priority = 8, 60 })
 	x.lasts(standsEvery + time.Second)
 	if hosts, jobs := x.standing(t); hosts == 0 || jobs[len(jobs)-1] != 3 {
-		t.Errorf("jobs %v stand at %d hosts", jobs, hosts)
+		t.Errorf("hosts keep for the jobs %v, at %d hosts, want job 3 among them", jobs, hosts)
 	}
 	x.tok++
 	x.step(Cancel{Token: x.tok, Job: id})
 	x.lasts(standsEvery + time.Second)
 	if hosts, jobs := x.standing(t); hosts == 0 || jobs[0] != 0 {
-		t.Errorf("jobs %v stand at %d hosts after that", jobs, hosts)
+		t.Errorf("then hosts keep for the jobs %v, at %d hosts, want job 0 first", jobs, hosts)
 	}
 }

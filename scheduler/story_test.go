@@ -1,6 +1,6 @@
 package scheduler
 
-// The stories in testdata, in the language of package stories: the state that the verbs act on, and the text of the
+// The stories in testdata, in the language of package stories: the state that the verbs change, and the text of the
 // outcomes. -update writes the outcomes into the files.
 
 import (
@@ -22,14 +22,14 @@ var update = flag.Bool("update", false, "write what the stories say now")
 func TestStories(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
-		t.Fatalf("no stories: %v", err)
+		t.Fatalf("found no stories: %v", err)
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			err := stories.Check(file, *update, func(text string) string {
 				got := tell(t, text, DefaultConfig().KeepWhole)
 				if archived := tell(t, text, 0); got != archived {
-					t.Errorf("with every job archived at once it goes differently:\n%s", archived)
+					t.Errorf("with each job archived at once the outcome differs:\n%s", archived)
 				}
 				return got
 			})
@@ -133,7 +133,7 @@ func (s *story) withRows(m job.Committed) []Event {
 	return events
 }
 
-// wait lets time pass and does every step that is due.
+// wait lets time pass and performs each step that is due.
 func (s *story) wait(d time.Duration) {
 	end := s.now.Add(d)
 	for {
@@ -167,7 +167,7 @@ func (s *story) show(fx Effects) {
 	s.pending = append(s.pending, fx.Propose...)
 	for _, o := range fx.Send {
 		if m, ok := o.Msg.(contract.Offer); ok {
-			if s.offers[m.ID] == 0 { // else the offer is renewed
+			if s.offers[m.ID] == 0 { // otherwise the offer is renewed
 				s.offers[m.ID] = len(s.offers) + 1
 			}
 			of := job.Attempt{Job: m.Attempt.Job, Task: m.Attempt.Task}

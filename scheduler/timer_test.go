@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A job that has ended has no timer any more.
-func TestTimersEndWithTheirJob(t *testing.T) {
+// A job that has ended has no timer.
+func TestEndedJobHasNoTimers(t *testing.T) {
 	s := newStory(t, 0)
 	s.do("lead")
 	s.do("worker n1 cpus=4")
@@ -18,6 +18,6 @@ func TestTimersEndWithTheirJob(t *testing.T) {
 		s.do("free n1 cpus=4")
 	}
 	if n := s.core.timers.Len(); n != before {
-		t.Errorf("%d timers after 100 jobs, %d before", n, before)
+		t.Errorf("%d timers after 100 jobs, want %d as before", n, before)
 	}
 }

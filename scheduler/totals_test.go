@@ -23,7 +23,7 @@ func (t *Totals) ended() (n uint64) {
 	return n
 }
 
-// bucket returns the bound of the only duration; 0: there are others.
+// bucket returns the bound of the only duration, or 0 if there are others.
 func (d *Durations) bucket() float64 {
 	for i, c := range d.Counts {
 		if c == 1 && i < len(Bounds) {
@@ -33,8 +33,9 @@ func (d *Durations) bucket() float64 {
 	return 0
 }
 
-// A task is declined, waits for 40 s, and then runs: each of it is counted once. What the host repeats counts once, too.
-func TestTotals(t *testing.T) {
+// A task is declined, waits for 40 s, and then runs. Each of these is counted once, even if the host repeats its
+// messages.
+func TestTotalsCountEachEventOnce(t *testing.T) {
 	x := newBench(t, 1, 32)
 	x.step(Submit{Token: 1, User: "amy", Spec: benchSpec(0)})
 	declined := x.pass(40*time.Second, job.ReasonQuota)
@@ -51,7 +52,7 @@ func TestTotals(t *testing.T) {
 	for _, e := range x.core.entries.byID {
 		a = e.tasks[0].attempt()
 	}
-	for range 5 { // the host tells again and again that it starts and runs
+	for range 5 { // the host repeats that it starts and runs
 		x.step(FromWorker{Peer: "w0", Msg: contract.Event{Attempt: a, Group: 7, N: 2, State: job.Starting}})
 		x.step(FromWorker{Peer: "w0", Msg: contract.Event{Attempt: a, Group: 7, N: 3, State: job.Running}})
 	}
@@ -64,7 +65,7 @@ func TestTotals(t *testing.T) {
 		t.Errorf("offers %v, of which %d were declined, want at least 1, [OfferDeclined] %v and [OfferCommitted] 1", got.Offers, declined, uint64(declined))
 	}
 	if got.Ended[job.Failed] != 1 || got.ended() != 1 {
-		t.Errorf("ended: %v", got.Ended)
+		t.Errorf("ended: %v, want one FAILED", got.Ended)
 	}
 	for name, d := range map[string]*Durations{"waited": &got.Queued, "started": &got.Started} {
 		if n, sum := d.count(); n != 1 || sum != waited.Round(time.Second) || d.bucket() < waited.Seconds() {
@@ -72,11 +73,11 @@ func TestTotals(t *testing.T) {
 		}
 	}
 	if x.core.totals.clone().Offers[OfferCommitted] = 5; x.core.totals.Offers[OfferCommitted] != 1 {
-		t.Error("what is returned is not a copy")
+		t.Error("a change of the copy changes the totals")
 	}
 }
 
-// Each offer has one result, whatever becomes of it: in the end their sum is the number of offers that were sent.
+// Each offer has one result, whatever becomes of it: the results add up to the number of sent offers.
 func TestEachOfferHasOneResult(t *testing.T) {
 	x := newBench(t, 3, 1)
 	sent := map[uint64]bool{}
@@ -91,7 +92,7 @@ func TestEachOfferHasOneResult(t *testing.T) {
 		x.step(Submit{Token: Token(i + 1), User: "amy", Spec: benchSpec(0)})
 		look()
 	}
-	for range 50 { // some are answered, some never, and the rest is taken back with their jobs
+	for range 50 { // some are answered, some never, and the others are withdrawn with their jobs
 		x.serve()
 		look()
 		if wake := x.core.Wake(); !wake.IsZero() {
@@ -113,8 +114,8 @@ func TestEachOfferHasOneResult(t *testing.T) {
 	}
 }
 
-// After a restart of the daemon nothing of the time before is counted, and what goes on is not counted as new.
-func TestTotalsAfterARestart(t *testing.T) {
+// After a restart of the daemon the totals start at zero, and what goes on is not counted as new.
+func TestTotalsRestartAtZero(t *testing.T) {
 	x := newBench(t, 1, 32)
 	x.keep = true
 	x.step(Submit{Token: 1, User: "amy", Spec: benchSpec(0)})
@@ -143,6 +144,6 @@ func TestTotalsAfterARestart(t *testing.T) {
 	again.step(FromWorker{Peer: "w0", Msg: contract.Event{Attempt: a, Group: 7, N: 1, State: job.Running, Began: x.now}})
 	got := again.core.totals.clone()
 	if started, _ := got.Started.count(); started != 0 || got.ended() != 0 {
-		t.Errorf("%d starts, ended %v", started, got.Ended)
+		t.Errorf("%d starts, ended %v, want 0 and none", started, got.Ended)
 	}
 }

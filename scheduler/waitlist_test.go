@@ -14,7 +14,7 @@ import (
 )
 
 // A waitlist finds the same tasks as a loop over all tasks, in the same order.
-func TestWaitlist(t *testing.T) {
+func TestWaitlistEqualsALoopOverAllTasks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var l waitlist
 		var all []*task // by rank

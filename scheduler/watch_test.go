@@ -8,8 +8,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// A change costs nothing where nobody watches the job, or only its end, however many clients wait for other jobs.
-func TestChangesThatNobodyWatchesCostNothing(t *testing.T) {
+// A change of a job costs nothing if nobody watches the job, or only its end, however many clients wait for other jobs.
+func TestUnwatchedChangesCostNothing(t *testing.T) {
 	inHouse(t, nil, func(t *testing.T, h house) {
 		h.host.connect("here")
 		ctx, stop := context.WithCancel(t.Context())
@@ -46,7 +46,7 @@ func TestChangesThatNobodyWatchesCostNothing(t *testing.T) {
 		stop()
 		for _, w := range all {
 			if j, more := <-w; more {
-				t.Fatalf("%s is %s, and those who wait for its end were told", j.ID, j.State())
+				t.Fatalf("%s is %s, but watchers of its end were told", j.ID, j.State())
 			}
 		}
 		synctest.Wait()

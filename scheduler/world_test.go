@@ -48,22 +48,22 @@ type model struct {
 	loose
 }
 
-// loose is what is known of a host that does not fence its tasks.
+// loose is the state of a host that does not fence its tasks.
 type loose struct {
 	unfenced bool
 	boots    int
-	dead     bool          // its daemon and its runner are, and its processes go on
-	strays   []job.Attempt // processes that go on of which it knows nothing; also in world.ghosts
+	dead     bool          // its daemon and its runner are dead, and its processes go on
+	strays   []job.Attempt // processes that go on and are unknown to the host; also in world.ghosts
 }
 
-// never is after all histories.
+// never is a time after all histories.
 var never = storyStart.AddDate(1000, 0, 0)
 
 func (m *model) fencing() job.Fencing {
 	return job.Fencing{Certain: !m.unfenced, Boot: fmt.Sprint("boot-", m.boots)}
 }
 
-// die is the end of the daemon and the runner of a host that does not fence its tasks: these go on, whatever their leases.
+// die ends the daemon and the runner of a host that does not fence its tasks. These go on without a lease.
 func (m *model) die() {
 	m.lapse()
 	m.cut()
@@ -82,7 +82,7 @@ func (m *model) wipe() {
 	m.tries, m.live, m.session, m.until, m.dead = map[job.Attempt]*modelTry{}, false, 0, time.Time{}, false
 }
 
-// reboot ends all that goes on at a host.
+// reboot ends all processes of a host.
 func (m *model) reboot() {
 	m.cut()
 	m.boots++
@@ -93,7 +93,7 @@ func (m *model) reboot() {
 	m.strays = nil
 }
 
-// revive begins another life of the daemon. It ends what an earlier one has left.
+// revive starts the daemon again. It ends what an earlier life has left.
 func (m *model) revive() {
 	m.dead, m.live, m.session = false, false, 0
 	for _, a := range m.attempts() {
@@ -124,7 +124,7 @@ func (m *model) free() int {
 
 func (m *model) sayFree() { m.say(contract.Availability{Free: contract.Free{CPUs: m.free()}}) }
 
-// lapse ends all tasks once the lease is over. It must be called before anything else.
+// lapse ends all tasks once the lease is over. It is called before anything else.
 func (m *model) lapse() {
 	if !m.live || m.dead || m.world.now.Before(m.until) {
 		return
@@ -161,7 +161,7 @@ func (m *model) end(a job.Attempt, s job.State) {
 	m.sayFree()
 }
 
-// fill commits to queued offers as long as there is room.
+// fill commits to queued offers while there is capacity.
 func (m *model) fill() {
 	rest := m.queued
 	m.queued = nil
@@ -325,10 +325,10 @@ type world struct {
 	rows     statetest.Disk
 	unsaved  []job.Row            // rows that are not on disk yet
 	gone     []job.ID             // jobs whose rows are still on disk
-	stalled  bool                 // the disk takes nothing
-	applied  uint64               // the entry that the rows on disk reflect
+	stalled  bool                 // the disk accepts nothing
+	applied  uint64               // the entry up to which the rows on disk are complete
 	far      map[job.ID]job.State // jobs of another owner
-	followed map[job.ID]bool      // those of which the owner asks the progress
+	followed map[job.ID]bool      // those that the owner follows
 	files    []FileWanted         // job files that the owner reads
 }
 
@@ -357,7 +357,7 @@ func (w *world) elect() {
 	w.commit(job.Committed{Lead: true})
 }
 
-// depose ends the ownership. Of the records under way the first n are committed later.
+// depose ends the ownership. The first n of the proposed records are committed later.
 func (w *world) depose(n int) {
 	pending := w.pending
 	w.pending = nil
@@ -416,7 +416,7 @@ func (w *world) do(fx Effects) {
 	w.files = append(w.files, fx.Files...)
 	for _, r := range fx.Reply {
 		if !w.open[r.Token] {
-			w.t.Fatalf("request %d was answered twice, now %v", r.Token, r.Err)
+			w.t.Fatalf("request %d was answered twice, the second time with %v", r.Token, r.Err)
 		}
 		delete(w.open, r.Token)
 		if r.Err == nil && r.Archived == nil && r.Job.ID != "" {
@@ -447,7 +447,7 @@ func (w *world) whole(x Listed) job.Job {
 	}
 	j, there := w.rows.Job(x.ID)
 	if !there || !j.State().Ended() {
-		w.t.Fatalf("%s is archived, and its row is %+v (%v)", x.ID, j, there)
+		w.t.Fatalf("%s is archived, but its row is %+v (%v)", x.ID, j, there)
 	}
 	return j
 }
@@ -478,19 +478,19 @@ func (w *world) apply(m job.Committed) {
 	w.step(events...)
 }
 
-// checkIdle checks that a core which is not the owner only takes back offers.
+// checkIdle checks that a core which is not the owner only withdraws offers.
 func (w *world) checkIdle(fx Effects) {
 	if len(fx.Propose) > 0 || fx.Read != 0 || len(fx.Find) > 0 || len(fx.Wants) > 0 || len(fx.Follow) > 0 || len(w.followed) > len(fx.Unfollow) {
 		w.t.Fatalf("it does not lead and wants %+v", fx)
 	}
 	for _, o := range fx.Send {
 		if _, ok := o.Msg.(contract.Release); !ok {
-			w.t.Fatalf("it does not lead and sends %+v", o.Msg)
+			w.t.Fatalf("not the owner, but sends %+v", o.Msg)
 		}
 	}
 }
 
-// checkStart compares a Start with the journal: R1 and R7.
+// checkStart compares a Start with the journal (R1 and R7).
 func (w *world) checkStart(to job.Peer, s contract.Start) {
 	j := replay(w.log)[s.Attempt.Job]
 	if j == nil {
@@ -499,10 +499,10 @@ func (w *world) checkStart(to job.Peer, s contract.Start) {
 	w.checkFile(s)
 	d := j.Tasks[s.Attempt.Task]
 	if !d.Assigned || d.Attempt != s.Attempt.N || d.Node != to {
-		w.t.Fatalf("Start of %s at %s, but the journal has attempt %d at %s, assigned %v", s.Attempt, to, d.Attempt, d.Node, d.Assigned)
+		w.t.Fatalf("Start of %s at %s, but the journal has attempt %d at %s, assigned: %v", s.Attempt, to, d.Attempt, d.Node, d.Assigned)
 	}
 	if e := w.core.entries.byID[s.Attempt.Job]; e.job.Waits.Of(s.Attempt.Task) != state.WaitNone {
-		w.t.Fatalf("Start of %s, which waits for %v", s.Attempt, e.job.Waits.List())
+		w.t.Fatalf("Start of %s, which still waits for %v", s.Attempt, e.job.Waits.List())
 	}
 	for _, r := range w.pending {
 		if r, ok := r.(job.UnassignRecord); ok && r.Attempt == s.Attempt {
@@ -518,10 +518,10 @@ func (w *world) checkFile(s contract.Start) {
 			if r, ok := r.(job.SubmitRecord); ok && r.Job == s.Attempt.Job {
 				want, err := r.Spec.TaskFile()
 				if err != nil || s.File == nil || s.File.Digest() != want.Digest() {
-					w.t.Fatalf("Start of %s with another job file (%v)", s.Attempt, err)
+					w.t.Fatalf("Start of %s with another job file than the submitted one (%v)", s.Attempt, err)
 				}
 				if lines := r.Spec.EachLine; len(lines) > 0 && s.Element.Entry != lines[s.Attempt.Task] {
-					w.t.Fatalf("Start of %s with the line %.40q", s.Attempt, s.Element.Entry)
+					w.t.Fatalf("Start of %s with the wrong line %.40q", s.Attempt, s.Element.Entry)
 				}
 			}
 		}
@@ -551,7 +551,7 @@ func (w *world) follow(m job.Committed) {
 			w.t.Fatalf("entry %d: the follower has no %s", m.Index, j.ID)
 		}
 		if mine, theirs := text(w.t, j.View(0, j.Len())), text(w.t, f.View(0, f.Len())); mine != theirs {
-			w.t.Fatalf("entry %d: %s is\n%s\nand for the follower\n%s", m.Index, j.ID, mine, theirs)
+			w.t.Fatalf("entry %d: %s is\n%s\nbut for the follower it is\n%s", m.Index, j.ID, mine, theirs)
 		}
 	}
 	if w.follower.Len() != w.core.entries.table.Len() {
@@ -559,7 +559,7 @@ func (w *world) follow(m job.Committed) {
 	}
 }
 
-// replay returns the jobs that the journal alone gives.
+// replay returns the jobs that follow from the journal alone.
 func replay(log []job.Committed) map[job.ID]*job.Job {
 	table := state.NewTable(7)
 	for _, m := range log {
@@ -574,8 +574,8 @@ func replay(log []job.Committed) map[job.ID]*job.Job {
 	return out
 }
 
-// started checks, when a process begins, that no other attempt of its task can be running, and that this attempt never
-// ran before.
+// started checks at the start of a process that no other attempt of its task can be running, and that this attempt
+// never ran before.
 func (w *world) started(by *model, a job.Attempt) {
 	if w.ran[a] {
 		w.t.Fatalf("%s was started twice", a)
@@ -599,7 +599,7 @@ func (w *world) started(by *model, a job.Attempt) {
 	}
 }
 
-// pass lets time go by and does every step that is due.
+// pass lets time pass and performs each step that is due.
 func (w *world) pass(d time.Duration) {
 	end := w.now.Add(d)
 	for {
@@ -619,7 +619,7 @@ func (w *world) pass(d time.Duration) {
 	w.step()
 }
 
-// restart begins a new life of the owner, with the rows on disk and the entries after them, or with the journal alone.
+// restart starts a new life of the owner, from the rows on disk and the entries after them, or from the journal alone.
 func (w *world) restart(rows bool) {
 	for _, m := range w.models {
 		m.cut()
@@ -642,7 +642,7 @@ func (w *world) restart(rows bool) {
 	w.elect()
 }
 
-// live lets some time pass in which all is well with the hosts that are not dead.
+// live lets some time pass in which nothing fails at the living hosts.
 func (w *world) live() {
 	for _, m := range w.models {
 		if m.lapse(); !m.up && !m.dead {
@@ -654,7 +654,7 @@ func (w *world) live() {
 	w.pass(worldLease / 5)
 }
 
-// settle lets nothing fail any more, until nothing more happens.
+// settle lets nothing fail until nothing happens any more.
 func (w *world) settle() {
 	for _, m := range w.models {
 		if m.unfenced {
@@ -689,7 +689,7 @@ func (w *world) settle() {
 	}
 }
 
-// tell tells how far a job of another owner is.
+// tell reports the state of a job of another owner.
 func (w *world) tell(id job.ID) {
 	s := w.far[id]
 	w.step(ParentSeen{job.Progress{Job: id, State: s, Started: s == job.Running || s.Ended()}})
@@ -728,7 +728,7 @@ func (w *world) flush() {
 	}
 }
 
-// readFile ends the oldest read of a job file.
+// readFile completes the oldest read of a job file.
 func (w *world) readFile(err error) {
 	f := w.files[0]
 	w.files = w.files[1:]
