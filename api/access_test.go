@@ -16,7 +16,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// who is a requester in a test, and what the table gives to it.
+// who is a requester in a test, and what the table allows that requester to see.
 type who struct {
 	name     string
 	user     string
@@ -37,14 +37,14 @@ var everybody = []who{
 	{name: "another user, of both", user: "eve", share: true, own: true},
 }
 
-func TestSights(t *testing.T) {
+func TestTableDecidesWhatARequesterSees(t *testing.T) {
 	for _, w := range everybody {
 		j := job.Job{User: "ada"}
 		j.Spec.ShareOutput = w.share
 		a := requester{user: w.user, operator: w.operator, ownOnly: w.own}
 		for p := range parts {
 			if got, want := a.may(p, &j), slices.Contains(w.may, p); got != want {
-				t.Errorf("%s: part %d: %v, want %v", w.name, p, got, want)
+				t.Errorf("%s, part %d: got %v, want %v", w.name, p, got, want)
 			}
 		}
 	}
@@ -54,7 +54,7 @@ func TestSights(t *testing.T) {
 	}
 }
 
-// secretJob is a job with a word in every field that is its user's.
+// secretJob is a job with a secret word in every field that is private to its user.
 func secretJob(d *daemon, share bool) job.Job {
 	j := running(d.newJob(7), d)
 	t := &j.Tasks[0]
@@ -69,8 +69,8 @@ func secretJob(d *daemon, share bool) job.Job {
 	return j
 }
 
-// TestSightsAtEveryDaemon requests every cell of the table at the daemon that owns the job, and at another one.
-func TestSightsAtEveryDaemon(t *testing.T) {
+// TestRequesterSeesTheSameAtEveryDaemon requests every cell of the table at the daemon that owns the job, and at another daemon.
+func TestRequesterSeesTheSameAtEveryDaemon(t *testing.T) {
 	for _, w := range everybody {
 		for _, via := range []int{0, 1} {
 			t.Run(fmt.Sprintf("%s, via %d", w.name, via), func(t *testing.T) {
@@ -132,16 +132,16 @@ func (w who) look(t *testing.T, via int) {
 			got = "hidden"
 		}
 		if got != want {
-			t.Errorf("%s %s: %s (%d %s), want %s", r.method, r.path, got, status, body, want)
+			t.Errorf("%s %s: got %s (%d %s), want %s", r.method, r.path, got, status, body, want)
 		}
 		if strings.Contains(body, "hush") && !has(partSpec) {
-			t.Errorf("%s %s tells of the job file: %s", r.method, r.path, body)
+			t.Errorf("got the job file in the answer of %s %s, want none: %s", r.method, r.path, body)
 		}
 		if strings.Contains(body, "whisper") && !has(partOutput) {
-			t.Errorf("%s %s tells of the output: %s", r.method, r.path, body)
+			t.Errorf("got the output in the answer of %s %s, want none: %s", r.method, r.path, body)
 		}
 		if strings.Contains(body, "4711") && !has(partInside) {
-			t.Errorf("%s %s tells of the process: %s", r.method, r.path, body)
+			t.Errorf("got the process in the answer of %s %s, want none: %s", r.method, r.path, body)
 		}
 	}
 	owner.put(j) // as before the changes
@@ -151,19 +151,19 @@ func (w who) look(t *testing.T, via int) {
 	w.listed(t, at, j, has(partRow))
 }
 
-// row checks what everybody sees of a job.
+// row checks what all users see of a job.
 func (w who) row(t *testing.T, at *daemon, j job.Job) {
 	t.Helper()
 	d, err := at.client.Job(t.Context(), j.ID)
 	if err != nil || d.Name != "public-name" || d.User != "ada" || d.State != job.Failed || d.Resources.CPUs != j.Spec.Resources.CPUs || d.Tasks[0].Node != "amy" || d.StartedAt == nil || d.Spec.Name != d.Name {
-		t.Errorf("the row: %+v, %v", d, err)
+		t.Errorf("the row: got %+v, %v, want the public fields", d, err)
 	}
 	text, err := json.Marshal(d)
 	if all := slices.Contains(w.may, partSpec); err != nil || all != strings.Contains(string(text), "hush") {
-		t.Errorf("the job file: %s, %v", text, err)
+		t.Errorf("the job file: got %s, %v, want the secret words only with the right to see it", text, err)
 	}
 	if all := slices.Contains(w.may, partOutput); all != (d.Tasks[0].StderrTail == "whisper") {
-		t.Errorf("the last lines of stderr: %q", d.Tasks[0].StderrTail)
+		t.Errorf("the last lines of stderr: got %q, want them only with the right to see the output", d.Tasks[0].StderrTail)
 	}
 }
 
@@ -173,23 +173,23 @@ func (w who) listed(t *testing.T, at *daemon, j job.Job, visible bool) {
 	for _, f := range []JobFilter{{}, {User: "ada"}, {Prefix: string(j.ID)}} {
 		l, err := at.client.Jobs(t.Context(), f)
 		if err != nil || (len(l.Items) == 1) != visible || len(l.Partial) > 0 {
-			t.Errorf("listing %+v: %+v, %v", f, l, err)
+			t.Errorf("listing %+v: got %+v, %v, want one job if it is visible", f, l, err)
 		}
 		if text, _ := json.Marshal(l); strings.Contains(string(text), "hush") {
-			t.Errorf("the listing tells of the job file: %s", text)
+			t.Errorf("got the job file in a listing, want none: %s", text)
 		}
 	}
 	for _, ids := range [][]job.ID{nil, {j.ID}} {
 		changed := j
-		changed.Spec.Priority = 60 + len(ids) // a state that was told before is no event
+		changed.Spec.Priority = 60 + len(ids) // a state that was reported before is no event
 		body := at.eventsFor(t, ids, func() { at.cluster.daemons[0].put(changed) })
 		if got := strings.Contains(body, "public-name"); got != visible || strings.Contains(body, "hush") || strings.Contains(body, "whisper") {
-			t.Errorf("events of %v: %s", ids, body)
+			t.Errorf("events of %v: got %s, want the job if it is visible, without secret words", ids, body)
 		}
 	}
 }
 
-// eventsFor returns what a stream of events sends within a second, with a change in the middle.
+// eventsFor returns what a stream of events sends within a second, with a change halfway.
 func (d *daemon) eventsFor(t *testing.T, ids []job.ID, change func()) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -213,8 +213,8 @@ func (d *daemon) eventsFor(t *testing.T, ids []job.ID, change func()) string {
 	return string(text)
 }
 
-// TestExplanationsForOthers checks that an explanation quotes no paths and labels of the job file to other users.
-func TestExplanationsForOthers(t *testing.T) {
+// TestExplanationsHideTheJobFileFromOthers checks that an explanation shows other users no paths and labels of the job file.
+func TestExplanationsHideTheJobFileFromOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		amy := newCluster(t, "amy").daemons[0]
 		j := secretJob(amy, true)
@@ -224,7 +224,7 @@ func TestExplanationsForOthers(t *testing.T) {
 			amy.server.auth.httpUser = user
 			x, err := amy.client.Why(t.Context(), j.ID, nil)
 			if err != nil || len(x.Clauses) != want {
-				t.Errorf("%s: %+v, %v", user, x.Clauses, err)
+				t.Errorf("%s: got clauses %+v, %v, want %d", user, x.Clauses, err, want)
 			}
 		}
 	})

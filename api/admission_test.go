@@ -16,7 +16,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// opens sends a request whose answer is not read, and returns its status and how to end it.
+// opens sends a request, does not read the answer, and returns its status and a function that ends it.
 func (d *daemon) opens(t *testing.T, path string) (status int, header http.Header, end func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -31,8 +31,8 @@ func (d *daemon) opens(t *testing.T, path string) (status int, header http.Heade
 	return resp.StatusCode, resp.Header, func() { cancel(); resp.Body.Close() }
 }
 
-// One user opens as many event streams as there are. Others, and operators, still get theirs.
-func TestStreamsOfOneUser(t *testing.T) {
+// One user opens as many event streams as possible. Others, and operators, still get theirs.
+func TestOneUserLeavesStreamsForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		amy := newCluster(t, "amy").daemons[0]
 		amy.server.auth.httpUser = "eve"
@@ -42,7 +42,7 @@ func TestStreamsOfOneUser(t *testing.T) {
 			ends = append(ends, end)
 			if status != http.StatusOK {
 				if status != http.StatusTooManyRequests || header.Get("Retry-After") == "" {
-					t.Errorf("a stream too many gets %d, %v", status, header)
+					t.Errorf("one stream more: got %d, %v, want status 429 and Retry-After", status, header)
 				}
 				break
 			}
@@ -52,7 +52,7 @@ func TestStreamsOfOneUser(t *testing.T) {
 		}
 		for e, err := range amy.client.Events(t.Context(), EventFilter{}) {
 			if !errors.Is(err, ErrTooMany) || !strings.Contains(err.Error(), "user eve has 256 of 512 open streams") {
-				t.Errorf("%+v, %v", e, err)
+				t.Errorf("got %+v, %v, want ErrTooMany with the numbers of the user", e, err)
 			}
 			break
 		}
@@ -62,14 +62,14 @@ func TestStreamsOfOneUser(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		_, err := amy.client.Logs(ctx, LogRequest{Job: waits.ID, Follow: true}, io.Discard)
 		if !errors.Is(err, ErrTooMany) || time.Since(began) > 5*time.Second {
-			t.Errorf("the output of a job that waits: %v, after %s", err, time.Since(began))
+			t.Errorf("the output of a waiting job: got %v after %s, want ErrTooMany within 5 s", err, time.Since(began))
 		}
 		cancel()
 		for _, other := range []string{"amy", "root"} {
 			amy.server.auth.httpUser = other
 			status, _, end := amy.opens(t, "/v1/events")
 			if ends = append(ends, end); status != http.StatusOK {
-				t.Errorf("a stream of %s gets %d", other, status)
+				t.Errorf("a stream of %s: got status %d, want 200", other, status)
 			}
 		}
 		for _, end := range ends {
@@ -77,12 +77,12 @@ func TestStreamsOfOneUser(t *testing.T) {
 		}
 		synctest.Wait()
 		if room := amy.server.admission.rooms[fromTCP].streams; room.used != 0 {
-			t.Errorf("all streams have ended, and %d are counted", room.used)
+			t.Errorf("got %d streams counted after all have ended, want 0", room.used)
 		}
 	})
 }
 
-// Many requests of one user wait in line for their turn. None of them is refused, and those of others do not wait.
+// Many requests of one user wait in line. None of them is refused, and those of others do not wait.
 func TestRequestsOfOneUserWaitInLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		amy := newCluster(t, "amy").daemons[0]
@@ -103,28 +103,28 @@ func TestRequestsOfOneUserWaitInLine(t *testing.T) {
 		began := time.Now()
 		_, err := amy.client.Submit(t.Context(), spec, "")
 		if took := time.Since(began); err != nil || took > time.Second {
-			t.Errorf("another user's request took %s, %v", took, err)
+			t.Errorf("another user's request took %s, %v, want at most 1 s", took, err)
 		}
 		submitting.Wait()
 		if took := time.Since(began); took != 3*time.Second {
-			t.Errorf("those of the first took %s, want three times a second", took)
+			t.Errorf("the requests of the first user took %s, want three times 1 s", took)
 		}
 	})
 }
 
-// A request that waits too long for its turn is refused.
-func TestRequestsDoNotWaitForEver(t *testing.T) {
+// A request that waits too long in line is refused.
+func TestRequestThatWaitsTooLongIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		amy := newCluster(t, "amy").daemons[0]
 		room := amy.server.admission.rooms[fromTCP].answers
 		n := room.fill(of("amy"))
 		began := time.Now()
 		if _, err := amy.client.Stats(t.Context()); !errors.Is(err, ErrTooMany) || time.Since(began) != placeWait {
-			t.Errorf("Stats = %v after %s", err, time.Since(began))
+			t.Errorf("Stats = %v after %s, want ErrTooMany after placeWait", err, time.Since(began))
 		}
 		room.give(of("amy"), int64(n))
 		if _, err := amy.client.Stats(t.Context()); err != nil {
-			t.Errorf("Stats with room = %v", err)
+			t.Errorf("Stats with a free place = %v, want no error", err)
 		}
 	})
 }
@@ -141,8 +141,8 @@ func (s slowly) Read(p []byte) (int, error) {
 	return copy(p, "slow"), nil
 }
 
-// One user sends lists of files and jobs without end. The uploads and jobs of another are stored meanwhile.
-func TestSlowBodiesOfOneUser(t *testing.T) {
+// One user sends lists of files and jobs without end. Meanwhile the uploads and jobs of another are stored.
+func TestSlowBodiesOfOneUserDelayNobodyElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		amy := newCluster(t, "amy").daemons[0]
 		ctx, stop := context.WithCancel(t.Context())
@@ -169,7 +169,7 @@ func TestSlowBodiesOfOneUser(t *testing.T) {
 		synctest.Wait()
 		bodies := amy.server.admission.rooms[fromTCP].bodies
 		if held := bodies.has[party{user: "eve"}]; held < maxBodies/4 || held > maxBodies/2 {
-			t.Errorf("the bodies of one user have %d bytes", held)
+			t.Errorf("the bodies of one user have %d bytes, want %d to %d", held, maxBodies/4, maxBodies/2)
 		}
 		amy.server.auth.httpUser = "amy"
 		began := time.Now()
@@ -191,28 +191,28 @@ func TestSlowBodiesOfOneUser(t *testing.T) {
 			t.Errorf("another user's job: %v", err)
 		}
 		if took := time.Since(began); took > 0 {
-			t.Errorf("they waited %s", took)
+			t.Errorf("the other user waited %s, want 0", took)
 		}
 		stop()
 		sending.Wait()
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if bodies.used != 0 {
-			t.Errorf("all requests have ended, and %d bytes are counted", bodies.used)
+			t.Errorf("got %d bytes counted after all requests have ended, want 0", bodies.used)
 		}
 	})
 }
 
-// One user follows all that happens at another daemon on as many streams as there are. Others still reach that daemon.
-func TestForwardingIsShared(t *testing.T) {
+// One user follows all events at another daemon on as many streams as possible. Others still reach that daemon.
+func TestStreamsToOneDaemonAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
 		transport, ok := amy.server.daemons.http.Transport.(*http.Transport)
 		if !ok {
-			t.Fatal("no transport")
+			t.Fatal("got another transport than the daemons' own")
 		}
-		const streams = 60 // that package peerhttp opens to one daemon
+		const streams = 60 // the bound that package peerhttp has for the streams to one daemon
 		transport.MaxConnsPerHost = streams
 		j := ben.put(running(ben.newJob(1), ben))
 		amy.server.auth.httpUser = "eve"
@@ -224,7 +224,7 @@ func TestForwardingIsShared(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if n := ben.back.dialed(); n > maxOutboundLong {
-			t.Errorf("%d streams are open to the other daemon", n)
+			t.Errorf("got %d open streams to the other daemon, want at most %d", n, maxOutboundLong)
 		}
 		amy.server.auth.httpUser = "amy"
 		began := time.Now()
@@ -233,10 +233,10 @@ func TestForwardingIsShared(t *testing.T) {
 		}
 		status, _, end := amy.opens(t, "/v1/events?job="+string(j.ID))
 		if ends = append(ends, end); status != http.StatusOK {
-			t.Errorf("another user's stream gets %d", status)
+			t.Errorf("another user's stream: got status %d, want 200", status)
 		}
 		if took := time.Since(began); took > time.Second {
-			t.Errorf("they took %s", took)
+			t.Errorf("the other user's requests took %s, want at most 1 s", took)
 		}
 		for _, end := range ends {
 			end()
@@ -244,7 +244,7 @@ func TestForwardingIsShared(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if n := len(amy.server.daemons.out.to); n > 0 {
-			t.Errorf("%d rooms are left", n)
+			t.Errorf("got %d limiters of requests after all ended, want 0", n)
 		}
 	})
 }

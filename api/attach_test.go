@@ -17,7 +17,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// testInput is the input of a task that reads when its gate is open.
+// testInput is the input of a task that reads while its gate is open.
 type testInput struct {
 	gate chan struct{}
 
@@ -28,7 +28,7 @@ type testInput struct {
 	sizes [][2]uint16   // guarded by mu
 }
 
-// inputsOf brings input to the task of a daemon.
+// inputsOf gives input to the task of a daemon.
 type inputsOf struct{ d *daemon }
 
 func (inputsOf) Exec(context.Context, job.Attempt, ExecRequest) (ExecSession, error) {
@@ -61,7 +61,7 @@ func (x inputsOf) Attach(_ context.Context, a job.Attempt) (InputSession, error)
 			}
 			in.mu.Lock()
 			defer in.mu.Unlock()
-			n := (len(p) + 1) / 2 // the rest only after a break
+			n := (len(p) + 1) / 2 // the rest arrives only after a break
 			if len(p) < 100 {
 				n = len(p)
 			}
@@ -87,7 +87,7 @@ func (x inputsOf) Attach(_ context.Context, a job.Attempt) (InputSession, error)
 	}, nil
 }
 
-// fed returns a job that gets input, and the input of its task at the daemon where.
+// fed returns a job that takes input, and the input of its task at the daemon where.
 func (d *daemon) fed(n uint64, where *daemon) (job.Job, *testInput) {
 	j := d.newJob(n)
 	j.Spec.Stdin, j.Spec.Requeue = true, false
@@ -98,9 +98,9 @@ func (d *daemon) fed(n uint64, where *daemon) (job.Job, *testInput) {
 	return d.put(j), in
 }
 
-// Input arrives whole and once though every connection breaks, from a client at one daemon, a job at another, and a task
-// at a third that starts an hour later.
-func TestInputArrivesWhole(t *testing.T) {
+// Input arrives whole and once though every connection breaks, with a client at one daemon, the job at a second, and
+// the task at a third, where it starts an hour later.
+func TestInputArrivesWholeDespiteBreaks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben", "cat")
 		amy, ben, cat := c.daemons[0], c.daemons[1], c.daemons[2]
@@ -112,18 +112,18 @@ func TestInputArrivesWhole(t *testing.T) {
 		from := time.Now()
 		end, err := amy.client.SendInput(t.Context(), j.ID, 0, Input{From: bytes.NewReader(all), Began: func() { began++ }})
 		if err != nil || !end.Whole || end.Read != int64(len(all)) || began != 1 || time.Since(from) < time.Hour {
-			t.Errorf("%+v, %v, began %d times, after %s", end, err, began, time.Since(from))
+			t.Errorf("got %+v, %v, %d starts, after %s, want all %d bytes read, 1 start, after at least 1 h", end, err, began, time.Since(from), len(all))
 		}
 		in.mu.Lock()
 		defer in.mu.Unlock()
 		if !bytes.Equal(in.got, all) || !in.ended {
-			t.Errorf("%d bytes of %d, or others; ended %v", len(in.got), len(all), in.ended)
+			t.Errorf("got %d bytes of %d, want all, unchanged; got ended %v, want true", len(in.got), len(all), in.ended)
 		}
 	})
 }
 
-// A task that reads nothing makes the client wait with its input, of which little is read. A client that sends more than
-// it may is disconnected.
+// A task that reads nothing makes the client wait with its input, of which little is taken. A client that sends more
+// than is allowed is disconnected.
 func TestInputIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy")
@@ -134,7 +134,7 @@ func TestInputIsBounded(t *testing.T) {
 		defer cancel()
 		end, err := amy.client.SendInput(ctx, j.ID, 0, Input{From: zeroes{}})
 		if !errors.Is(err, context.DeadlineExceeded) || end.Whole || end.Read > InputWindow+execChunk || end.Read < InputWindow/2 {
-			t.Errorf("%+v, %v", end, err)
+			t.Errorf("got %+v, %v, want a deadline, with about one window read", end, err)
 		}
 		conn, err := amy.client.dialTask(t.Context(), j.ID, 0, "/attach")
 		if err != nil {
@@ -151,7 +151,7 @@ func TestInputIsBounded(t *testing.T) {
 			_, _, err = conn.Read(t.Context())
 		}
 		if len(in.got) != 0 {
-			t.Errorf("the task got %d bytes", len(in.got))
+			t.Errorf("the task got %d bytes, want 0", len(in.got))
 		}
 	})
 }
@@ -160,8 +160,8 @@ type zeroes struct{}
 
 func (zeroes) Read(p []byte) (int, error) { return len(p), nil }
 
-// Who may not use exec may not attach either, and only tasks that were submitted with input take any.
-func TestInputRefused(t *testing.T) {
+// A user who may not use exec may not attach either, and only tasks that were submitted with input take any.
+func TestInputOfOthersIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
@@ -177,17 +177,17 @@ func TestInputRefused(t *testing.T) {
 		}{{foreign.ID, ErrDenied}, {plain.ID, ErrBad}, {over.ID, nil}, {job.NewID(ben.group, 9), ErrNotFound}} {
 			end, err := amy.client.SendInput(t.Context(), x.id, 0, Input{From: strings.NewReader("x")})
 			if !errors.Is(err, x.want) || x.want == nil && err != nil || end.Whole {
-				t.Errorf("job %s: %+v, %v, want %v", x.id, end, err, x.want)
+				t.Errorf("job %s: got %+v, %v, want %v", x.id, end, err, x.want)
 			}
 		}
 		if len(in.got) != 0 || in.ended {
-			t.Errorf("the task of another user got %q", in.got)
+			t.Errorf("the task of another user got %q, want nothing", in.got)
 		}
 	})
 }
 
 // A client that is told to end before anything was read lets the task go on without input.
-func TestInputOfAClientThatEnds(t *testing.T) {
+func TestClientThatEndsEarlyLeavesTheTaskWithoutInput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy")
 		amy := c.daemons[0]
@@ -201,9 +201,9 @@ func TestInputOfAClientThatEnds(t *testing.T) {
 			end, err := amy.client.SendInput(ctx, j.ID, 0, Input{From: r})
 			cancel()
 			if whole := said == ""; !errors.Is(err, context.DeadlineExceeded) && !whole || end.Whole != whole || in.ended != whole {
-				t.Errorf("after %q: %+v, %v, ended %v", said, end, err, in.ended)
+				t.Errorf("after %q: got %+v, %v, ended %v, want an end of the input only if nothing was said", said, end, err, in.ended)
 			}
-			_ = w.Close() // nobody writes any more
+			_ = w.Close() // no more input follows
 		}
 	})
 }

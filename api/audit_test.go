@@ -33,7 +33,7 @@ func (d *daemon) openAudit(t *testing.T) {
 	d.audit = l
 }
 
-// entries returns what the daemon wrote, the oldest first.
+// entries returns the entries that the daemon wrote, the oldest first.
 func (d *daemon) entries(t *testing.T) []audit.Entry {
 	t.Helper()
 	all, err := d.audit.Find(t.Context(), audit.Query{Limit: 1000})
@@ -44,7 +44,7 @@ func (d *daemon) entries(t *testing.T) []audit.Entry {
 	return all
 }
 
-// said returns what the daemon wrote since an earlier call, a line an entry.
+// said returns what the daemon wrote since an earlier call, one line for each entry.
 func (d *daemon) said(t *testing.T, from *int) []string {
 	t.Helper()
 	all := d.entries(t)
@@ -63,7 +63,7 @@ func (d *daemon) said(t *testing.T, from *int) []string {
 	return lines
 }
 
-// Each route is in one of the two tables, and each row of them is a route.
+// Each route is in exactly one of the two tables, and each row of them is a route.
 func TestEveryRouteIsAuditedOrNot(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Self = "p"
@@ -74,10 +74,10 @@ func TestEveryRouteIsAuditedOrNot(t *testing.T) {
 		row, yes := audited[op.OperationID]
 		why, no := notAudited[op.OperationID]
 		if yes == no {
-			t.Errorf("%s %s (%s): audited %t, not audited %t", op.Method, op.Path, op.OperationID, yes, no)
+			t.Errorf("%s %s (%s): got audited %t, not audited %t, want one of both", op.Method, op.Path, op.OperationID, yes, no)
 		}
 		if no && len(why) < 10 {
-			t.Errorf("%s: no reason", op.OperationID)
+			t.Errorf("%s is not audited for no reason, want one", op.OperationID)
 		}
 		if yes && !row.action.Known() {
 			t.Errorf("%s: unknown action %q", op.OperationID, row.action)
@@ -89,12 +89,12 @@ func TestEveryRouteIsAuditedOrNot(t *testing.T) {
 		}
 	}
 	if len(seen) < 40 {
-		t.Errorf("only %d routes", len(seen))
+		t.Errorf("got %d routes, want at least 40", len(seen))
 	}
 }
 
-// Both the daemon that a user asks and the one that decides write what was asked, and by whom.
-func TestRequestsAreAudited(t *testing.T) {
+// Both the daemon that a user asks and the one that decides log the request and its user.
+func TestRequestsAreAuditedAtBothDaemons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
@@ -129,17 +129,17 @@ func TestRequestsAreAudited(t *testing.T) {
 				at[i] = strings.ReplaceAll(at[i], spec.Name, "ID")
 			}
 			if !slices.Equal(at, x.at) || !slices.Equal(own, x.own) {
-				t.Errorf("%s:\n at amy %q\nwant   %q\n at ben %q\nwant   %q", x.name, at, x.at, own, x.own)
+				t.Errorf("%s: got\n at amy %q\nwant %q\n at ben %q\nwant %q", x.name, at, x.at, own, x.own)
 			}
 		}
 		for _, e := range ben.entries(t) {
 			if e.Peer != amy.peer && e.Peer == "" {
-				t.Errorf("not said which daemon sent it: %+v", e)
+				t.Errorf("got %+v, want the daemon that sent it", e)
 			}
 		}
 		text, err := os.ReadFile(amy.auditDir + "/" + audit.Name)
 		if err != nil || bytes.Contains(text, []byte("secret-")) {
-			t.Errorf("%v: %s", err, text)
+			t.Errorf("%v; the log has secrets, want none: %s", err, text)
 		}
 	})
 }
@@ -151,8 +151,8 @@ func expect(err, want error) error {
 	return fmt.Errorf("got %w, want %w", err, want)
 }
 
-// An operator's acts are written with what matters of each, and never with the token.
-func TestOperatorsActs(t *testing.T) {
+// The acts of operators are logged with their important facts, and never with the token.
+func TestActsOfOperatorsAreAuditedWithoutTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		amy := newCluster(t, "amy", "ben").daemons[0]
 		amy.server.auth.operators = []string{"amy"}
@@ -192,16 +192,16 @@ func TestOperatorsActs(t *testing.T) {
 			"restore ok by amy@http of " + string(ben.peer),
 		}
 		if got := amy.said(t, &from); !slices.Equal(got, want) {
-			t.Errorf("%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+			t.Errorf("got\n%s\nwant\n%s\nwant got = %v", strings.Join(got, "\n"), strings.Join(want, "\n"), want)
 		}
 		text, err := os.ReadFile(amy.auditDir + "/" + audit.Name)
 		if err != nil || bytes.Contains(text, []byte("token-that")) || bytes.Contains(text, []byte(`"tok"`)) {
-			t.Errorf("%v: %s", err, text)
+			t.Errorf("%v; the log has a token, want none: %s", err, text)
 		}
 	})
 }
 
-// What is not allowed is written, whatever the route is.
+// Refusals are logged, whatever the route is.
 func TestRefusalsAreAudited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		amy := newCluster(t, "amy").daemons[0]
@@ -228,24 +228,24 @@ func TestRefusalsAreAudited(t *testing.T) {
 			"authenticate refused by @http of POST /v1/jobs",
 		}
 		if got := amy.said(t, &from); !slices.Equal(got, want) {
-			t.Errorf("%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+			t.Errorf("got\n%s\nwant\n%s\nwant got = %v", strings.Join(got, "\n"), strings.Join(want, "\n"), want)
 		}
 		for _, e := range amy.entries(t) {
 			if e.Code == "" || (e.Reason == "" && e.Outcome != audit.OK) {
-				t.Errorf("no reason: %+v", e)
+				t.Errorf("got %+v, want a code and a reason", e)
 			}
 		}
-		// a flood of guesses writes few entries
+		// a flood of guesses makes few entries
 		for range 1000 {
 			amy.raw(t, "GET", "/v1/jobs", "", "Authorization", "Bearer stolen-token-guess")
 		}
 		if n := len(amy.said(t, &from)); n == 0 || n > 120 {
-			t.Errorf("%d entries of 1000 guesses", n)
+			t.Errorf("got %d entries of 1000 guesses, want 1 to 120", n)
 		}
 	})
 }
 
-// A request that nobody has answered when its client leaves is written, too.
+// A request that is unanswered when its client leaves is logged, too.
 func TestUnansweredRequestIsAudited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
@@ -260,13 +260,13 @@ func TestUnansweredRequestIsAudited(t *testing.T) {
 		synctest.Wait()
 		from := 0
 		if got := amy.said(t, &from); len(got) != 1 || !strings.HasPrefix(got[0], "cancel failed by amy@http of "+string(j.ID)) {
-			t.Errorf("%q", got)
+			t.Errorf("got %q, want one entry of a cancel that failed", got)
 		}
 	})
 }
 
-// Operators see what all did, at all daemons; others only what they did.
-func TestAuditListing(t *testing.T) {
+// Operators see the acts of all users, at all daemons; others see only their own.
+func TestAuditListsOwnEntriesAndAllToOperators(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben", "cal")
 		amy, ben, cal := c.daemons[0], c.daemons[1], c.daemons[2]
@@ -289,29 +289,29 @@ func TestAuditListing(t *testing.T) {
 			return objects, l
 		}
 		if got, _ := list(AuditFilter{}); !slices.Equal(got, []string{"0@amy"}) {
-			t.Errorf("amy sees %q", got) // cal does not answer, and amy did nothing else
+			t.Errorf("amy sees %q, want 0@amy", got) // cal does not answer, and amy did nothing else
 		}
 		if _, err := amy.client.Audit(ctx, AuditFilter{User: "eve"}); !errors.Is(err, ErrDenied) {
-			t.Errorf("amy asks for what eve did: %v", err)
+			t.Errorf("amy asks for the acts of eve: got %v, want ErrDenied", err)
 		}
 		amy.server.auth.operators = []string{"amy"}
 		if got, l := list(AuditFilter{}); !slices.Equal(got, []string{"GET /v1/audit@amy", "3@amy", "1@ben", "0@amy"}) || !slices.Equal(l.Partial, []string{"cal"}) || l.Schema != SchemaAudit {
-			t.Errorf("an operator sees %q, %q", got, l.Partial)
+			t.Errorf("an operator sees %q with silent nodes %q, want 4 entries and cal", got, l.Partial)
 		}
 		if got, l := list(AuditFilter{User: "eve", Node: "ben"}); !slices.Equal(got, []string{"1@ben"}) || l.Items[0].Schema != SchemaAuditEntry || l.Items[0].NodeID != ben.peer {
-			t.Errorf("of eve at ben: %q", got)
+			t.Errorf("entries of eve at ben: got %q, want 1@ben", got)
 		}
 		if got, _ := list(AuditFilter{Limit: 1, Action: "submit"}); !slices.Equal(got, []string{"3@amy"}) {
-			t.Errorf("the newest: %q", got)
+			t.Errorf("the newest submit: got %q, want 3@amy", got)
 		}
 		if _, err := amy.client.Audit(ctx, AuditFilter{Action: "nonsense"}); !errors.Is(err, ErrBad) {
-			t.Errorf("an action that there is not: %v", err)
+			t.Errorf("an unknown action: got %v, want ErrBad", err)
 		}
 	})
 }
 
-// A daemon that lies about its log cannot pass entries off as another's, or make the answer longer.
-func TestAuditOfALiar(t *testing.T) {
+// A daemon that lies about its log cannot attribute entries to another daemon, or make the answer longer.
+func TestAuditBoundsALyingDaemon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
@@ -328,11 +328,11 @@ func TestAuditOfALiar(t *testing.T) {
 		ben.mu.Unlock()
 		l, err := amy.client.Audit(t.Context(), AuditFilter{Limit: 10})
 		if err != nil || len(l.Items) != 10 {
-			t.Fatalf("%d entries, %v", len(l.Items), err)
+			t.Fatalf("got %d entries, %v, want 10", len(l.Items), err)
 		}
 		for _, e := range l.Items {
 			if e.NodeID != ben.peer || e.Node != "ben" || len(e.Object) > 4 {
-				t.Errorf("%+v", e)
+				t.Errorf("got %+v, want an entry of ben with a bounded object", e)
 			}
 		}
 	})

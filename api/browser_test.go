@@ -1,6 +1,6 @@
 package api
 
-// What web pages can do to the TCP listener, and what they get from it.
+// What web pages can send to the TCP listener, and what they can read from it.
 
 import (
 	"bytes"
@@ -46,16 +46,16 @@ func TestEveryAnswerIsData(t *testing.T) {
 		if err := json.NewDecoder(amy.ask(t, "GET", "/openapi.json").Body).Decode(&doc); err != nil {
 			t.Fatal(err)
 		}
-		// First: one of the routes below may forget the job.
+		// This comes first, because one of the routes below may forget the job.
 		files := amy.ask(t, "GET", "/v1/jobs/"+string(j.ID)+"/tasks/0/files?path=a")
 		if got := files.Header.Get("Content-Disposition"); !strings.HasPrefix(got, "attachment; filename=") {
-			t.Errorf("files come with %q", got)
+			t.Errorf("files come with %q, want an attachment", got)
 		}
 		fill := strings.NewReplacer("{t}", "0", "{id}", string(j.ID), "{group}", "x", "{hash}", "x")
 		n := 0
 		for path, methods := range doc.Paths {
 			if path == "/v1/events" {
-				continue // it does not end; below
+				continue // it does not end, and is tested below
 			}
 			for method := range methods {
 				n++
@@ -66,7 +66,7 @@ func TestEveryAnswerIsData(t *testing.T) {
 			checkData(t, amy.ask(t, "GET", path))
 		}
 		if n < 30 {
-			t.Errorf("%d routes were asked", n)
+			t.Errorf("got %d routes, want at least 30", n)
 		}
 	})
 }
@@ -77,23 +77,23 @@ func checkData(t *testing.T, resp *http.Response) {
 	kind, _, _ := strings.Cut(h.Get("Content-Type"), ";")
 	switch {
 	case kind == "text/html" && resp.Request.URL.Path != "/docs", strings.Contains(kind, "script"), strings.Contains(kind, "svg"), kind == "" && resp.StatusCode != http.StatusNoContent:
-		t.Errorf("%s answers %d with %q", where, resp.StatusCode, kind)
+		t.Errorf("%s answers %d with %q, want data", where, resp.StatusCode, kind)
 	}
 	for k, want := range map[string]string{"X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "same-origin", "Referrer-Policy": "no-referrer", "X-Frame-Options": "DENY"} {
 		if got := h.Get(k); got != want {
-			t.Errorf("%s: %s: %q", where, k, got)
+			t.Errorf("%s, header %s: got %q, want %q", where, k, got, want)
 		}
 	}
 	if policy := h.Get("Content-Security-Policy"); !strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") {
-		t.Errorf("%s has the policy %q", where, policy)
+		t.Errorf("%s has the policy %q, want default-src 'none' and nothing unsafe", where, policy)
 	}
 	if h.Get("Access-Control-Allow-Origin") != "" || h.Get("Set-Cookie") != "" {
-		t.Errorf("%s: %v", where, h)
+		t.Errorf("%s: got %v, want no origin that may read it, and no cookie", where, h)
 	}
 }
 
 // A hostile daemon that owns a job, or has its output, answers with a page. A browser gets a file that it saves.
-func TestHostileDaemonHasNoPage(t *testing.T) {
+func TestPageOfAHostileDaemonIsServedAsAFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
@@ -119,21 +119,22 @@ func TestHostileDaemonHasNoPage(t *testing.T) {
 		checkData(t, resp)
 		h := resp.Header
 		if h.Get("Content-Type") != "application/octet-stream" || !strings.HasPrefix(h.Get("Content-Disposition"), "attachment") || h.Get("Link")+h.Get("Refresh")+h.Get("Clear-Site-Data")+h.Get("Service-Worker-Allowed") != "" {
-			t.Errorf("the page of a host comes as %v", h)
+			t.Errorf("the page of a host comes as %v, want a file to save", h)
 		}
-		for _, lie := range []any{moved, http.StatusUnauthorized, http.StatusBadGateway, http.StatusGatewayTimeout} { // a page would ask for the token, or say that this daemon is gone
+		for _, lie := range []any{moved, http.StatusUnauthorized, http.StatusBadGateway, http.StatusGatewayTimeout} { // a page would ask for the token, or say that this daemon does not answer
 			ben.mu.Lock()
 			ben.lies = map[string]any{attempt: lie}
 			ben.mu.Unlock()
 			if resp := amy.ask(t, "GET", log); resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Location") != "" {
-				t.Errorf("%v comes as %d %v", lie, resp.StatusCode, resp.Header)
+				t.Errorf("%v comes as %d %v, want 503 and no Location", lie, resp.StatusCode, resp.Header)
 			}
 		}
 	})
 }
 
-// The document of a hostile daemon breaks off at the size that no document has, before it fills the memory of a browser.
-func TestHostileDocumentBreaksOff(t *testing.T) {
+// The document of a hostile daemon is cut off at the maximum size of documents, before it fills the memory of a
+// browser.
+func TestHostileDocumentIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
@@ -148,13 +149,14 @@ func TestHostileDocumentBreaksOff(t *testing.T) {
 		})}
 		resp := amy.ask(t, "GET", "/v1/nodes/ben/usage")
 		if n, err := io.Copy(io.Discard, resp.Body); err == nil || n > maxAnswer {
-			t.Errorf("%d bytes, then %v", n, err)
+			t.Errorf("got %d bytes, then %v, want an error after at most the largest answer", n, err)
 		}
 	})
 }
 
-// A page opens a WebSocket with a ticket, also to a task at another daemon. The ticket is for that task and one use.
-func TestTicketOfAPage(t *testing.T) {
+// A page opens a WebSocket with a ticket, also to a task at another daemon. The ticket is valid for that task and for
+// one use.
+func TestTicketOpensOneWebSocketOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
@@ -184,10 +186,10 @@ func TestTicketOfAPage(t *testing.T) {
 		first := ticket()
 		conn, status := dial(target, origin, first)
 		if status != http.StatusSwitchingProtocols || conn.Subprotocol() != "muster" {
-			t.Fatalf("with a ticket: %d", status)
+			t.Fatalf("with a ticket: got status %d, want 101", status)
 		}
 		if _, m, err := conn.Read(t.Context()); err != nil || m[0] != attachTaken {
-			t.Errorf("Read = %q, %v", m, err)
+			t.Errorf("Read = %q, %v, want that the task is attached", m, err)
 		}
 		conn.CloseNow()
 		for name, x := range map[string]struct {
@@ -200,22 +202,22 @@ func TestTicketOfAPage(t *testing.T) {
 			"another origin": {target, "http://evil.example", ticket(), http.StatusForbidden},
 		} {
 			if _, status := dial(x.target, x.origin, x.ticket); status != x.want {
-				t.Errorf("%s: %d, want %d", name, status, x.want)
+				t.Errorf("%s: got %d, want %d", name, status, x.want)
 			}
 		}
 		for _, wrong := range []string{"", "/peer/v1/x", "http://evil.example/v1/"} {
 			if err := amy.client.call(t.Context(), http.MethodPost, "/v1/tickets", nil, map[string]string{"target": wrong}, nil); !errors.Is(err, ErrBad) {
-				t.Errorf("a ticket for %q: %v", wrong, err)
+				t.Errorf("a ticket for %q: got %v, want ErrBad", wrong, err)
 			}
 		}
 		for range 300 {
 			if err := amy.client.call(t.Context(), http.MethodPost, "/v1/tickets", nil, map[string]string{"target": target}, nil); err != nil {
 				if !errors.Is(err, ErrTooMany) {
-					t.Errorf("too many tickets: %v", err)
+					t.Errorf("one ticket more than allowed: got %v, want ErrTooMany", err)
 				}
 				return
 			}
 		}
-		t.Error("there is no bound of tickets")
+		t.Error("the number of tickets has no bound")
 	})
 }

@@ -47,9 +47,9 @@ func newCertificate(t *testing.T, certFile, keyFile string, serial int64) *x509.
 	return pool
 }
 
-// A renewed certificate is served without a restart. While the files are wrong the old one stays, and the log says so,
-// once.
-func TestCertificateIsReadAgain(t *testing.T) {
+// A renewed certificate is served without a restart. While the files are wrong the old one is served, and the log says
+// so once.
+func TestRenewedCertificateIsServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		certFile, keyFile := filepath.Join(t.TempDir(), "cert"), filepath.Join(t.TempDir(), "key")
 		newCertificate(t, certFile, keyFile, 1)
@@ -64,18 +64,18 @@ func TestCertificateIsReadAgain(t *testing.T) {
 				time.Sleep(lookAgain)
 				c, err := cfg.GetCertificate(nil)
 				if err != nil || c.Leaf.SerialNumber.Int64() != serial {
-					t.Fatalf("it serves %v, %v; want %d", c.Leaf.SerialNumber, err, serial)
+					t.Fatalf("got certificate %v, %v, want %d", c.Leaf.SerialNumber, err, serial)
 				}
 			}
 			if n := strings.Count(log.String(), "\n"); n != lines {
-				t.Errorf("%d lines, want %d:\n%s", n, lines, log.String())
+				t.Errorf("got %d lines, want %d:\n%s", n, lines, log.String())
 			}
 		}
 		serves(1, 0)
-		newCertificate(t, certFile, keyFile, 22) // another length
+		newCertificate(t, certFile, keyFile, 22) // the files have another length
 		serves(22, 1)
 		newCertificate(t, certFile, filepath.Join(t.TempDir(), "other"), 333)
-		serves(22, 2) // the key is not its own
+		serves(22, 2) // the key belongs to another certificate
 		if err := os.Remove(keyFile); err != nil {
 			t.Fatal(err)
 		}
@@ -85,26 +85,26 @@ func TestCertificateIsReadAgain(t *testing.T) {
 	})
 }
 
-func TestCertificatesThatAreWrong(t *testing.T) {
+func TestInvalidCertificatesAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	certFile, keyFile := filepath.Join(dir, "cert"), filepath.Join(dir, "key")
 	newCertificate(t, certFile, keyFile, 1)
 	if _, err := secureBy(certFile, certFile, slog.New(slog.DiscardHandler)); err == nil {
-		t.Error("a certificate was taken as its key")
+		t.Error("a certificate was accepted as its key")
 	}
 	if _, err := secureBy(filepath.Join(dir, "none"), keyFile, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "http-cert") {
-		t.Errorf("a missing file: %v", err)
+		t.Errorf("a missing file: got %v, want an error with http-cert", err)
 	}
 	if err := os.Chmod(keyFile, 0o604); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := secureBy(certFile, keyFile, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "chmod 600") {
-		t.Errorf("a key that all may read: %v", err)
+		t.Errorf("a key that all users can read: got %v, want an error with chmod 600", err)
 	}
 	for _, cfg := range []Config{{CertFile: certFile}, {KeyFile: keyFile}} {
 		cfg.Self, cfg.HTTPUser, cfg.HTTP = "p", "http", "127.0.0.1:0"
 		if err := cfg.Validate(); err == nil {
-			t.Errorf("%+v was taken", cfg)
+			t.Errorf("accepted %+v, want an error", cfg)
 		}
 	}
 }
@@ -119,11 +119,11 @@ func TestConnectionsWithTLSAreCounted(t *testing.T) {
 		c := tls.Server(in, &tls.Config{})
 		cs.changed(c, http.StateActive)
 		if in.waits != nil {
-			t.Error("it has a request, and counts as one without")
+			t.Error("a connection with a request counts as one without")
 		}
 		cs.changed(c, http.StateIdle)
 		if in.waits == nil {
-			t.Error("it has no request, and counts as one with")
+			t.Error("a connection without a request counts as one with")
 		}
 		if got, ok := connContext(t.Context(), c).Value(connectionKey{}).(*connection); !ok || got != in {
 			t.Error("requests do not know their connection")

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// While the kernel holds no more connections for a socket, a client waits for the daemon to accept some.
-func TestDialOfAFullSocket(t *testing.T) {
+// While the kernel's queue of connections for a socket is full, a client waits for the daemon to accept some.
+func TestDialWaitsForAFullSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err == nil {
@@ -49,7 +49,7 @@ func TestDialOfAFullSocket(t *testing.T) {
 	})
 	c, err := dialSocket(t.Context(), &net.Dialer{}, path)
 	if err != nil {
-		t.Fatalf("with %d connections in the queue: %v", n, err)
+		t.Fatalf("with %d connections in the queue: got %v, want no error", n, err)
 	}
 	c.Close()
 }

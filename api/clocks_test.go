@@ -11,9 +11,9 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// The times of a job are by the clock of its owner. A job says by how much that clock is ahead of the one of the daemon that was
-// asked, and what was submitted since some time is worked out by the clock of that daemon.
-func TestJobsOfAClockThatIsOff(t *testing.T) {
+// The times of a job are those of its owner's clock. A job says by how much that clock is ahead of the clock of the
+// daemon that was asked, and that daemon's clock decides which jobs were submitted since some time.
+func TestJobsOfAnOwnerWithAWrongClockAreInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
@@ -36,7 +36,7 @@ func TestJobsOfAClockThatIsOff(t *testing.T) {
 				}
 				for _, j := range l.Items {
 					if want := c.fast[j.Owner]; j.Ahead() != want {
-						t.Errorf("%s of %s is %s ahead, want %s", j.ID, j.OwnerName, j.Ahead(), want)
+						t.Errorf("%s of %s: got %s ahead, want %s", j.ID, j.OwnerName, j.Ahead(), want)
 					}
 					ids = append(ids, j.ID)
 				}
@@ -53,7 +53,7 @@ func TestJobsOfAClockThatIsOff(t *testing.T) {
 			}{{2 * time.Hour, []job.ID{theirs, older, mine, old}}, {time.Hour, []job.ID{theirs, mine}}, {30 * time.Minute, []job.ID{theirs}}, {time.Minute, nil}} {
 				for _, limit := range []int{1, 2, 10} {
 					if got := listed(x.ago, limit); fmt.Sprint(got) != fmt.Sprint(x.want) {
-						t.Errorf("%s, since %s, %d a page: %v, want %v", how, x.ago, limit, got, x.want)
+						t.Errorf("%s, since %s, %d a page: got %v, want %v", how, x.ago, limit, got, x.want)
 					}
 				}
 			}
@@ -73,8 +73,8 @@ func TestJobsOfAClockThatIsOff(t *testing.T) {
 	})
 }
 
-// The job that has waited longest is the one that has waited longest, not that of the slowest clock.
-func TestLongestWaitOfAClockThatIsOff(t *testing.T) {
+// The longest wait does not depend on the clocks of owners.
+func TestLongestWaitDoesNotDependOnClocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
@@ -84,7 +84,7 @@ func TestLongestWaitOfAClockThatIsOff(t *testing.T) {
 		check := func(how string) {
 			t.Helper()
 			if s, err := amy.client.Stats(t.Context()); err != nil || s.Waits == nil || s.Waits.Since == nil || !s.Waits.Since.Equal(now.Add(-10*time.Minute)) {
-				t.Errorf("%s: %+v, %v", how, s.Waits, err)
+				t.Errorf("%s: got %+v, %v, want a wait since 10 min", how, s.Waits, err)
 			}
 		}
 		check("asked")

@@ -14,8 +14,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Whichever daemon gets a request about a job, the owner of the job answers it and knows the user.
-func TestForwardToOwner(t *testing.T) {
+// Whichever daemon receives a request about a job, the owner of the job answers it and knows the user.
+func TestRequestsAreForwardedToTheOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
@@ -23,31 +23,31 @@ func TestForwardToOwner(t *testing.T) {
 		ctx := t.Context()
 		got, err := amy.client.Job(ctx, j.ID)
 		if err != nil || got.Owner != ben.peer || got.Spec.Env["SECRET"] != "s3cret" {
-			t.Fatalf("Job = %+v, %v", got, err)
+			t.Fatalf("Job = %+v, %v, want all of it from ben", got, err)
 		}
 		if w, err := amy.client.Why(ctx, j.ID, nil); err != nil || w.Reason != job.ReasonResources {
-			t.Errorf("Why = %+v, %v", w, err)
+			t.Errorf("Why = %+v, %v, want Resources", w, err)
 		}
 		if got, err := amy.client.Hold(ctx, j.ID, Change{Reason: "later"}); err != nil || got.ID != j.ID {
-			t.Errorf("Hold = %v, %v", got.ID, err)
+			t.Errorf("Hold = %v, %v, want %v", got.ID, err, j.ID)
 		}
 		if got, err := amy.client.Release(ctx, j.ID, Change{}); err != nil || got.ID != j.ID {
-			t.Errorf("Release = %v, %v", got.ID, err)
+			t.Errorf("Release = %v, %v, want %v", got.ID, err, j.ID)
 		}
 		got, err = amy.client.Cancel(ctx, j.ID, Change{Reason: "not needed"})
 		if err != nil || got.State != job.Cancelled {
-			t.Errorf("Cancel = %s, %v", got.State, err)
+			t.Errorf("Cancel = %s, %v, want CANCELLED", got.State, err)
 		}
 		want := []string{"hold " + string(j.ID) + " false: later", "hold " + string(j.ID) + " true: ", "cancel " + string(j.ID) + ": not needed"}
 		if !slices.Equal(ben.asked, want) || len(amy.asked) != 0 {
-			t.Errorf("ben was asked %q, amy %q", ben.asked, amy.asked)
+			t.Errorf("ben was asked %q, want %q; amy was asked %q, want nothing", ben.asked, want, amy.asked)
 		}
 		// Other users see the job but not its secrets, whichever daemon they use.
 		amy.server.auth.httpUser, ben.server.auth.httpUser = "eve", "eve"
 		for _, d := range c.daemons {
 			got, err := d.client.Job(ctx, j.ID)
 			if err != nil || len(got.Spec.Env) != 0 || len(got.Spec.Command) != 0 || got.Spec.Name == "" {
-				t.Errorf("at %s eve sees %v, %v", d.name, got.Spec.Env, err)
+				t.Errorf("at %s eve sees %v, %v, want the name without secrets", d.name, got.Spec.Env, err)
 			}
 		}
 		if amy.jobs[j.ID].Spec.Env != nil || ben.jobs[j.ID].Spec.Env["SECRET"] != "s3cret" {
@@ -56,7 +56,7 @@ func TestForwardToOwner(t *testing.T) {
 	})
 }
 
-// The server ignores a header with which a client claims to be another user.
+// The server ignores a header in which a client claims to be another user.
 func TestClientCannotClaimToBeAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
@@ -65,17 +65,17 @@ func TestClientCannotClaimToBeAnother(t *testing.T) {
 		for _, j := range []job.Job{amy.put(amy.newJob(1)), ben.put(ben.newJob(1))} {
 			status, _, body := amy.raw(t, "POST", "/v1/jobs/"+string(j.ID)+"/cancel", `{}`, headerUser, "amy")
 			if status != http.StatusForbidden {
-				t.Errorf("job %s: %d %s", j.ID, status, body)
+				t.Errorf("job %s: got %d %s, want 403", j.ID, status, body)
 			}
 		}
 		if len(amy.asked)+len(ben.asked) != 0 {
-			t.Errorf("cancelled: %v %v", amy.asked, ben.asked)
+			t.Errorf("got requests %v and %v, want none", amy.asked, ben.asked)
 		}
 	})
 }
 
 // Two daemons that each believe the other to be the owner do not forward a request for ever.
-func TestForwardedOnce(t *testing.T) {
+func TestRequestIsForwardedOnceOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
@@ -83,12 +83,12 @@ func TestForwardedOnce(t *testing.T) {
 		ben.forwarded = func(job.Group) (job.Peer, bool) { return amy.peer, false }
 		_, err := amy.client.Job(t.Context(), job.NewID(9, 9))
 		if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "does not own it") {
-			t.Errorf("Job = %v", err)
+			t.Errorf("Job = %v, want ErrUnavailable: it does not own it", err)
 		}
 	})
 }
 
-func TestSilentOwner(t *testing.T) {
+func TestSilentOwnerIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben", "cal")
 		amy, ben, cal := c.daemons[0], c.daemons[1], c.daemons[2]
@@ -100,13 +100,14 @@ func TestSilentOwner(t *testing.T) {
 			_, err := amy.client.Job(t.Context(), id)
 			took := time.Since(began)
 			if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "owner "+d.name+" of job "+string(id)+" does not answer") || took > forwardRead {
-				t.Errorf("after %s: %v", took, err)
+				t.Errorf("after %s: got %v, want ErrUnavailable with the silent owner", took, err)
 			}
 		}
 	})
 }
 
-// A guest, which can have no jobs, is not asked for any, so one that is silent neither delays nor spoils a listing.
+// A guest, which can have no jobs, is not asked for any, so that a silent guest neither delays a listing nor makes it
+// partial.
 func TestSilentGuestSpoilsNoListing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben", "cal")
@@ -119,18 +120,18 @@ func TestSilentGuestSpoilsNoListing(t *testing.T) {
 			began := time.Now()
 			l, err := amy.client.Jobs(t.Context(), JobFilter{Fresh: fresh})
 			if took := time.Since(began); err != nil || len(l.Items) != 1 || len(l.Partial) > 0 || took >= fanWait {
-				t.Errorf("after %s: %v, without %v, %v", took, l.Items, l.Partial, err)
+				t.Errorf("after %s: got %v without %v, %v, want one job at once, of all members", took, l.Items, l.Partial, err)
 			}
 		}
 		cal.roles = nil // not known
 		if l, err := amy.client.Jobs(t.Context(), JobFilter{Fresh: true}); err != nil || !slices.Equal(l.Partial, []string{"cal"}) {
-			t.Errorf("of a member whose roles are not known: without %v, %v", l.Partial, err)
+			t.Errorf("of a member whose roles are not known: got a listing without %v, %v, want without cal", l.Partial, err)
 		}
 	})
 }
 
-// A listing takes no longer than its bound, and names members that did not answer.
-func TestFanOut(t *testing.T) {
+// A listing takes no longer than its bound and names members that did not answer.
+func TestListingNamesSilentMembersInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben", "cal", "dan", "eli")
 		amy, ben, cal, dan, eli := c.daemons[0], c.daemons[1], c.daemons[2], c.daemons[3], c.daemons[4]
@@ -144,27 +145,27 @@ func TestFanOut(t *testing.T) {
 		began := time.Now()
 		l, err := amy.client.Jobs(ctx, JobFilter{})
 		if took := time.Since(began); err != nil || took != fanWait {
-			t.Fatalf("Jobs took %s, %v", took, err)
+			t.Fatalf("Jobs took %s, %v, want fanWait", took, err)
 		}
 		if len(l.Items) != 2 || l.Items[0].Owner != ben.peer || l.Items[1].Owner != amy.peer || !slices.Equal(l.Partial, []string{"cal", "dan", "eli"}) {
-			t.Errorf("Jobs = %v, partial %v", l.Items, l.Partial)
+			t.Errorf("Jobs = %v, partial %v, want those of ben and amy, without cal, dan and eli", l.Items, l.Partial)
 		}
 		if l.Items[0].Spec != nil {
-			t.Error("a listing carries whole job files")
+			t.Error("a listing has job files")
 		}
 		nodes, err := amy.client.Nodes(ctx)
 		if err != nil || len(nodes.Items) != 5 || !slices.Equal(nodes.Partial, l.Partial) {
-			t.Fatalf("Nodes = %+v, %v", nodes, err)
+			t.Fatalf("Nodes = %+v, %v, want 5 nodes and the same silent members", nodes, err)
 		}
 		var states []NodeState
 		for _, n := range nodes.Items {
 			states = append(states, n.State)
 			if n.CPUs != 16 || len(n.GPUs) != 1 {
-				t.Errorf("node %s: %+v", n.Name, n)
+				t.Errorf("node %s: got %+v, want 16 CPUs and one GPU", n.Name, n)
 			}
 		}
 		if !slices.Equal(states, []NodeState{NodeReady, NodeReady, NodeSuspect, NodeSuspect, NodeLost}) {
-			t.Errorf("states %v", states)
+			t.Errorf("got states %v, want two ready, two suspect and one lost", states)
 		}
 		for free, want := range map[bool]int{false: 5, true: 2} {
 			if g, err := amy.client.GPUs(ctx, free); err != nil || len(g.Items) != want {
@@ -174,12 +175,12 @@ func TestFanOut(t *testing.T) {
 		s, err := amy.client.Stats(ctx)
 		if err != nil || s.Nodes[NodeReady] != 2 || s.Nodes[NodeSuspect] != 2 || s.Nodes[NodeLost] != 1 || s.Jobs[job.Pending] != 2 ||
 			s.GPUs.Total != 2 || s.GPUs.Free != 2 || *s.GPUs.Held != 0 || s.Models["h100-80gb"].Total != 2 || s.Models["h100-80gb"].Free != 2 || s.CPUs != (Amount{32, 16}) || len(s.Partial) != 3 {
-			t.Errorf("Stats = %+v, %v", s, err)
+			t.Errorf("Stats = %+v, %v, want the sums of two nodes that answer", s, err)
 		}
 	})
 }
 
-func TestNode(t *testing.T) {
+func TestNodeIsFoundByNameOrID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben", "cal")
 		amy, ben, cal := c.daemons[0], c.daemons[1], c.daemons[2]
@@ -187,24 +188,24 @@ func TestNode(t *testing.T) {
 		for _, name := range []string{"ben", string(ben.peer), ben.peer.Short()} {
 			n, err := amy.client.Node(t.Context(), name)
 			if err != nil || n.ID != ben.peer || n.State != NodeReady || n.GPUs[0].Utilization != 7 {
-				t.Errorf("Node(%s) = %+v, %v", name, n, err)
+				t.Errorf("Node(%s) = %+v, %v, want ben, ready", name, n, err)
 			}
 		}
 		if n, err := amy.client.Node(t.Context(), "amy"); err != nil || n.ID != amy.peer {
-			t.Errorf("Node(amy) = %+v, %v", n, err)
+			t.Errorf("Node(amy) = %+v, %v, want amy", n, err)
 		}
 		began := time.Now()
 		if n, err := amy.client.Node(t.Context(), "cal"); err != nil || n.State != NodeSuspect || n.CPUs != 16 || n.Free.CPUs != 0 || n.Running != nil || n.Detail == "" || time.Since(began) != fanWait {
-			t.Errorf("Node(cal) = %+v, %v", n, err)
+			t.Errorf("Node(cal) = %+v, %v, want a suspect node after fanWait", n, err)
 		}
 		ben.name = "amy"
 		if _, err := amy.client.Node(t.Context(), "amy"); !errors.Is(err, ErrBad) || !strings.Contains(err.Error(), string(ben.peer)) {
-			t.Errorf("two nodes of one name: %v", err)
+			t.Errorf("two nodes with one name: got %v, want ErrBad with their IDs", err)
 		}
 	})
 }
 
-func TestListingFilters(t *testing.T) {
+func TestFiltersSelectJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
@@ -246,7 +247,7 @@ func TestListingFilters(t *testing.T) {
 			"limit":   {JobFilter{Limit: 3}, all[:3]},
 		} {
 			if got := ids(c.f); got != fmt.Sprint(c.want) {
-				t.Errorf("%s: %s, want %v", name, got, c.want)
+				t.Errorf("%s: got %s, want %v", name, got, c.want)
 			}
 		}
 		var paged []job.ID
@@ -263,12 +264,12 @@ func TestListingFilters(t *testing.T) {
 			}
 		}
 		if !slices.Equal(paged, all) {
-			t.Errorf("pages: %v, want %v", paged, all)
+			t.Errorf("pages: got %v, want %v", paged, all)
 		}
 	})
 }
 
-func TestResolve(t *testing.T) {
+func TestResolveFindsJobsByIDNameAndTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
@@ -298,24 +299,24 @@ func TestResolve(t *testing.T) {
 		}
 		close(ben.silent)
 		if _, _, err := amy.client.Resolve(ctx, "zzzz"); !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "ben") {
-			t.Errorf("with ben silent: %v", err)
+			t.Errorf("with ben silent: got %v, want ErrNotFound with ben", err)
 		}
 		start := time.Now()
 		jobs, _, err := amy.client.Resolve(ctx, "all")
 		if x, ok := errors.AsType[*IncompleteError](err); !ok || !errors.Is(err, ErrUnavailable) || !slices.Equal(x.Silent, []string{"ben"}) {
-			t.Errorf("all with ben silent: %v", err)
+			t.Errorf("all with ben silent: got %v, want IncompleteError with ben", err)
 		}
 		if len(jobs) == 0 || slices.ContainsFunc(jobs, func(j Job) bool { return j.Owner != amy.peer }) {
-			t.Errorf("all with ben silent are %d jobs; want those of amy's daemon", len(jobs))
+			t.Errorf("all with ben silent: got %d jobs, want those of amy's daemon", len(jobs))
 		}
 		if d := time.Since(start); d > fanTotal {
-			t.Errorf("all with ben silent took %s", d)
+			t.Errorf("all with ben silent took %s, want at most %s", d, fanTotal)
 		}
 	})
 }
 
 // The listener for daemons serves them the data of this daemon, and no more than they need.
-func TestDoorOfDaemons(t *testing.T) {
+func TestDaemonsGetOnlyDataOfThisDaemon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
@@ -324,18 +325,18 @@ func TestDoorOfDaemons(t *testing.T) {
 		for _, path := range []string{"/v1/invitations", "/v1/join", "/v1/jobs", "/v1/peers/" + string(amy.peer) + "/revoke"} {
 			err := client.callWith(t.Context(), http.MethodPost, path, nil, http.Header{headerUser: {"amy"}}, map[string]any{}, nil)
 			if !errors.Is(err, ErrNotFound) {
-				t.Errorf("POST %s by a daemon: %v", path, err)
+				t.Errorf("POST %s by a daemon: got %v, want ErrNotFound", path, err)
 			}
 		}
 		err := client.callWith(t.Context(), http.MethodGet, "/v1/jobs", url.Values{}, http.Header{headerUser: {"a:b"}}, nil, nil)
 		if !errors.Is(err, ErrBad) {
-			t.Errorf("a user's name with a colon: %v", err)
+			t.Errorf("a user's name with a colon: got %v, want ErrBad", err)
 		}
 		ben.put(ben.newJob(1))
 		amy.put(amy.newJob(1))
 		l, err := client.Jobs(t.Context(), JobFilter{})
 		if err != nil || len(l.Items) != 1 || len(l.Partial) != 0 {
-			t.Errorf("a daemon must answer another one only about itself: %+v, %v", l, err)
+			t.Errorf("the answer to another daemon: got %+v, %v, want one job and nothing partial", l, err)
 		}
 	})
 }

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// counted serves a daemon on pipes whose connections are those of the user in who.
+// counted serves a daemon on pipes. The user of its connections is the one in who.
 func counted(t *testing.T, d *daemon, safe time.Duration, who *string) (*pipes, *connections) {
 	t.Helper()
 	p := newPipes()
@@ -27,7 +27,7 @@ func counted(t *testing.T, d *daemon, safe time.Duration, who *string) (*pipes, 
 		p.cut()
 		synctest.Wait()
 		if cs.room.used != 0 || cs.refused.used != 0 || len(cs.idle) > 0 {
-			t.Errorf("all connections are closed, and %d and %d are counted, of %d users", cs.room.used, cs.refused.used, len(cs.idle))
+			t.Errorf("all connections are closed: got %d and %d counted, of %d users, want 0", cs.room.used, cs.refused.used, len(cs.idle))
 		}
 	})
 	return p, cs
@@ -64,9 +64,9 @@ func asks(t *testing.T, c net.Conn) (int, Problem) {
 	return resp.StatusCode, p
 }
 
-// A user has half of the connections. One more is refused in words at first, then replaces the oldest without a request.
-// Other users always get one.
-func TestConnectionsOfOneUser(t *testing.T) {
+// A user gets half of the connections. At first one more is refused with a message, later it replaces the oldest one
+// without a request. Other users always get one.
+func TestOneUserLeavesConnectionsForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		user := "eve"
 		p, _ := counted(t, newCluster(t, "amy").daemons[0], time.Second, &user)
@@ -75,29 +75,29 @@ func TestConnectionsOfOneUser(t *testing.T) {
 			all = append(all, dialed(t, p))
 		}
 		if status, why := asks(t, dialed(t, p)); status != http.StatusTooManyRequests || why.Code != "too-many" {
-			t.Errorf("one connection more is answered by %d %+v", status, why)
+			t.Errorf("one connection more: got %d %+v, want 429 too-many", status, why)
 		}
 		user = "amy"
 		if status, _ := asks(t, dialed(t, p)); status != http.StatusOK {
-			t.Errorf("another user gets %d", status)
+			t.Errorf("another user: got status %d, want 200", status)
 		}
 		user = "eve"
 		if status, _ := asks(t, all[0]); status != http.StatusOK { // now the second is the oldest
-			t.Errorf("a request on the oldest: %d", status)
+			t.Errorf("a request on the oldest connection: got status %d, want 200", status)
 		}
 		time.Sleep(2 * time.Second)
 		if status, why := asks(t, dialed(t, p)); status != http.StatusOK {
-			t.Errorf("after two seconds one connection more gets %d %+v", status, why)
+			t.Errorf("after two seconds one connection more: got %d %+v, want 200", status, why)
 		}
-		// the other user has one too, so there is one less for this user
+		// the other user has one too, so this user has one less
 		if !closed(all[1]) || !closed(all[2]) || closed(all[0]) || closed(all[3]) {
-			t.Error("it did not replace the two oldest")
+			t.Error("the two oldest connections were not replaced")
 		}
 	})
 }
 
-// Over TCP nothing tells users of one host apart. Whoever sends a request gets in, whatever others hold.
-func TestHalfOpenConnectionsOverTCP(t *testing.T) {
+// Over TCP the users of one host are not distinguished. Whoever sends a request gets an answer, whatever others hold.
+func TestHalfOpenTCPConnectionsKeepNobodyOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		host := "127.0.0.1"
 		p, cs := counted(t, newCluster(t, "amy").daemons[0], 0, &host)
@@ -106,16 +106,16 @@ func TestHalfOpenConnectionsOverTCP(t *testing.T) {
 			go fmt.Fprint(c, "GET /health HT")
 		}
 		if status, why := asks(t, dialed(t, p)); status != http.StatusOK {
-			t.Errorf("between them a request gets %d %+v", status, why)
+			t.Errorf("a request between half-open connections: got %d %+v, want 200", status, why)
 		}
 		if cs.room.used > maxConnections/2 {
-			t.Errorf("%d connections are open", cs.room.used)
+			t.Errorf("got %d open connections, want at most %d", cs.room.used, maxConnections/2)
 		}
 	})
 }
 
-// Half-open connections are closed after a while, also if a request was refused before its body came.
-func TestRefusedRequestWithoutItsBody(t *testing.T) {
+// Half-open connections are closed after a while, also if a request was refused before its body arrived.
+func TestConnectionOfARefusedRequestIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		amy := newCluster(t, "amy").daemons[0]
 		c, err := amy.front.dial(t.Context())
@@ -127,12 +127,12 @@ func TestRefusedRequestWithoutItsBody(t *testing.T) {
 		_ = c.SetReadDeadline(began.Add(time.Hour))
 		_, err = io.Copy(io.Discard, c)
 		if took := time.Since(began); err != nil || took > 2*bodyTimeout {
-			t.Errorf("the connection is closed after %s, %v", took, err)
+			t.Errorf("the connection was closed after %s, %v, want at most %s", took, err, 2*bodyTimeout)
 		}
 	})
 }
 
-func TestAddressesOfHosts(t *testing.T) {
+func TestIPv6AddressesAreCountedByNetwork(t *testing.T) {
 	for text, want := range map[string]string{
 		"10.1.2.3:4": "10.1.2.3", "[2001:db8:1:2:3:4:5:6]:7": "2001:db8:1:2::", "[::ffff:10.1.2.3]:4": "10.1.2.3",
 	} {

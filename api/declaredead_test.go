@@ -15,7 +15,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// gone removes a daemon from the test's cluster, as others see it.
+// gone removes a daemon from the test's cluster, as the others see it.
 func (c *cluster) gone(d *daemon) {
 	d.back.Close()
 	d.back.cut()
@@ -26,7 +26,7 @@ func (c *cluster) gone(d *daemon) {
 	}
 }
 
-func TestDeclareDead(t *testing.T) {
+func TestDeclareDeadGivesUpTasksAtAllOwners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben", "cal", "dan")
 		amy, ben, cal, dan := c.daemons[0], c.daemons[1], c.daemons[2], c.daemons[3]
@@ -35,33 +35,33 @@ func TestDeclareDead(t *testing.T) {
 		amy.held[dan.peer], cal.held[dan.peer] = 1, 2
 		d, err := amy.client.DeclareDead(t.Context(), "dan", true)
 		if err != nil || !d.DryRun || d.Tasks != 3 || d.Daemons != 2 || d.ID != dan.peer || d.Name != "dan" || len(d.Partial) != 0 {
-			t.Errorf("dry run = %+v, %v", d, err)
+			t.Errorf("dry run = %+v, %v, want 3 tasks of 2 daemons on dan", d, err)
 		}
 		if got := fmt.Sprint(amy.asked, ben.asked, cal.asked); got != "[] [] []" {
-			t.Errorf("a dry run did %s", got)
+			t.Errorf("a dry run asked for %s, want nothing", got)
 		}
 		d, err = amy.client.DeclareDead(t.Context(), string(dan.peer[len(dan.peer)-5:]), false)
 		if err != nil || d.DryRun || d.Tasks != 3 || d.Daemons != 2 || d.ID != dan.peer || d.Schema != SchemaDeath {
-			t.Errorf("DeclareDead = %+v, %v", d, err)
+			t.Errorf("DeclareDead = %+v, %v, want 3 tasks of 2 daemons on dan", d, err)
 		}
 		said := "[dead " + dan.peer.Short() + " by amy]"
 		if got := fmt.Sprint(amy.asked, ben.asked, cal.asked); got != said+" "+said+" "+said {
-			t.Errorf("asked %s", got)
+			t.Errorf("asked %s, want %s", got, said+" "+said+" "+said)
 		}
 		if d, err = amy.client.DeclareDead(t.Context(), "dan", false); err != nil || d.Tasks != 0 || d.Daemons != 0 {
-			t.Errorf("again = %+v, %v", d, err)
+			t.Errorf("a second DeclareDead = %+v, %v, want no tasks", d, err)
 		}
-		// Nobody knows this node any more; its whole ID is enough.
+		// No daemon knows this node any more; its whole ID suffices.
 		id := job.Peer(peerIDBegin + strings.Repeat("z", 44))
 		cal.held[id] = 1
 		if d, err = amy.client.DeclareDead(t.Context(), string(id), false); err != nil || d.Tasks != 1 || d.LastSeenAt != nil || d.Name != id.Short() {
-			t.Errorf("of a forgotten node: %+v, %v", d, err)
+			t.Errorf("DeclareDead of a forgotten node = %+v, %v, want 1 task", d, err)
 		}
 	})
 }
 
-// No task is given up on a node that answers anybody.
-func TestDeclareDeadOfOneThatAnswers(t *testing.T) {
+// No task is given up on a node that answers any daemon.
+func TestDeclareDeadRefusesANodeThatAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben", "cal", "dan")
 		amy, ben, cal, dan := c.daemons[0], c.daemons[1], c.daemons[2], c.daemons[3]
@@ -74,7 +74,7 @@ func TestDeclareDeadOfOneThatAnswers(t *testing.T) {
 			for _, dryRun := range []bool{true, false} {
 				_, err := amy.client.DeclareDead(t.Context(), node, dryRun)
 				if !errors.Is(err, ErrConflict) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "drain it instead") {
-					t.Errorf("%s: %v", what, err)
+					t.Errorf("%s: got %v, want ErrConflict with %q and the hint to drain it", what, err, want)
 				}
 			}
 		}
@@ -91,19 +91,19 @@ func TestDeclareDeadOfOneThatAnswers(t *testing.T) {
 		ben.meets = ""
 		cal.name = "dan"
 		if _, err := amy.client.DeclareDead(t.Context(), "dan", false); !errors.Is(err, ErrBad) || !strings.Contains(err.Error(), string(dan.peer)) {
-			t.Errorf("a name of two: %v", err)
+			t.Errorf("a name of two nodes: got %v, want ErrBad with their IDs", err)
 		}
 		if _, err := amy.client.DeclareDead(t.Context(), "nobody", false); !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "whole id") {
-			t.Errorf("no such node: %v", err)
+			t.Errorf("an unknown node: got %v, want ErrNotFound with the hint to give the whole id", err)
 		}
 		if len(amy.asked)+len(ben.asked)+len(cal.asked) != 0 {
-			t.Errorf("given up: %v %v %v", amy.asked, ben.asked, cal.asked)
+			t.Errorf("tasks were given up: got %v %v %v, want none", amy.asked, ben.asked, cal.asked)
 		}
 	})
 }
 
-// Tasks of an earlier data directory of a node that answers with a new one are given up.
-func TestDeclareDeadOfAnEarlierStore(t *testing.T) {
+// If a node answers with a new data directory, the tasks of its earlier one are given up.
+func TestDeclareDeadGivesUpTasksOfAnEarlierStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben", "dan")
 		amy, ben, dan := c.daemons[0], c.daemons[1], c.daemons[2]
@@ -112,17 +112,17 @@ func TestDeclareDeadOfAnEarlierStore(t *testing.T) {
 		ben.held[job.Peer(string(dan.peer)+" before "+store)] = 2
 		for _, dryRun := range []bool{true, false} {
 			if d, err := amy.client.DeclareDead(t.Context(), "dan", dryRun); err != nil || d.Tasks != 2 || d.Daemons != 1 || d.DryRun != dryRun {
-				t.Errorf("%+v, %v", d, err)
+				t.Errorf("got %+v, %v, want 2 tasks of 1 daemon", d, err)
 			}
 		}
 		if want := fmt.Sprintf("dead %s before %s by amy", dan.peer.Short(), store); !slices.Contains(ben.asked, want) {
-			t.Errorf("%q, want %q", ben.asked, want)
+			t.Errorf("asked %q, want %q", ben.asked, want)
 		}
 	})
 }
 
 // Daemons that do not answer are named, within the time that a client waits. The others give up their tasks.
-func TestDeclareDeadWithSilentOwners(t *testing.T) {
+func TestDeclareDeadNamesSilentOwners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben", "cal", "dan", "eli")
 		amy, ben, cal, dan, eli := c.daemons[0], c.daemons[1], c.daemons[2], c.daemons[3], c.daemons[4]
@@ -134,27 +134,27 @@ func TestDeclareDeadWithSilentOwners(t *testing.T) {
 		began := time.Now()
 		d, err := amy.client.DeclareDead(t.Context(), "dan", false)
 		if took := time.Since(began); err != nil || d.Tasks != 2 || d.Daemons != 1 || !slices.Equal(d.Partial, []string{"ben", "eli"}) || took > deathCheckAll {
-			t.Errorf("DeclareDead = %+v, %v after %s", d, err, took)
+			t.Errorf("DeclareDead = %+v, %v after %s, want 2 tasks of 1 daemon, without ben and eli", d, err, took)
 		}
-		// A daemon that only works for others owns no jobs and is not asked.
+		// A daemon that has only the role worker owns no jobs and is not asked.
 		eli.roles = []string{"worker"}
 		cal.held[dan.peer], cal.stuck = 2, fmt.Errorf("%w: the disk is full", ErrUnavailable)
 		if d, err = amy.client.DeclareDead(t.Context(), "dan", false); err != nil || d.Tasks != 0 || !slices.Equal(d.Partial, []string{"ben", "cal"}) {
-			t.Errorf("with a full disk at cal: %+v, %v", d, err)
+			t.Errorf("with a full disk at cal: got %+v, %v, want no tasks, without ben and cal", d, err)
 		}
-		// With nobody else to ask, the error of the daemon itself is shown.
+		// With no other daemon to ask, the error of this daemon is shown.
 		for _, o := range []*daemon{ben, cal} {
 			o.roles = []string{"worker"}
 		}
 		amy.held[dan.peer], amy.stuck = 1, fmt.Errorf("%w: the disk is full", ErrUnavailable)
 		if _, err = amy.client.DeclareDead(t.Context(), "dan", false); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "disk is full") {
-			t.Errorf("with a full disk here: %v", err)
+			t.Errorf("with a full disk here: got %v, want ErrUnavailable: disk is full", err)
 		}
 	})
 }
 
-// Unreasonable answers of a member are not believed, and a request of a member is not passed on.
-func TestDeclareDeadAmongDaemons(t *testing.T) {
+// Impossible answers of a member are ignored, and a request of a member is not passed on.
+func TestDeclareDeadIgnoresImpossibleAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben", "cal", "dan")
 		amy, ben, cal, dan := c.daemons[0], c.daemons[1], c.daemons[2], c.daemons[3]
@@ -163,7 +163,7 @@ func TestDeclareDeadAmongDaemons(t *testing.T) {
 		amy.held[dan.peer], ben.held[dan.peer], cal.held[dan.peer] = 1, maxGiven+1, 1<<62
 		d, err := amy.client.DeclareDead(t.Context(), "dan", true)
 		if err != nil || d.Tasks != 1 || !slices.Equal(d.Partial, []string{"ben", "cal"}) {
-			t.Errorf("with two that boast: %+v, %v", d, err)
+			t.Errorf("with two members that exaggerate: got %+v, %v, want 1 task, without ben and cal", d, err)
 		}
 		ben.held[dan.peer], cal.held[dan.peer] = 1, 1
 		member := &Client{http: amy.server.daemons.http, base: "http://" + string(ben.peer), where: "ben"}
@@ -173,10 +173,10 @@ func TestDeclareDeadAmongDaemons(t *testing.T) {
 			return d, err
 		}
 		if _, err := asks(http.Header{headerUser: {"eve"}}); !errors.Is(err, ErrDenied) || len(ben.asked) != 0 {
-			t.Errorf("for a user who is no operator: %v, %v", err, ben.asked)
+			t.Errorf("for a user who is no operator: got %v, %v, want ErrDenied and no request", err, ben.asked)
 		}
 		if d, err := asks(http.Header{headerUser: {"amy"}, headerOperator: {"1"}}); err != nil || d.Tasks != 1 || len(cal.asked)+len(amy.asked) != 0 {
-			t.Errorf("for an operator: %+v, %v; others were asked %v %v", d, err, amy.asked, cal.asked)
+			t.Errorf("for an operator: got %+v, %v, want 1 task; others were asked %v %v, want nothing", d, err, amy.asked, cal.asked)
 		}
 	})
 }
@@ -188,11 +188,11 @@ func TestDeclareDeadIsForOperators(t *testing.T) {
 		c.gone(ben)
 		for _, dryRun := range []bool{true, false} {
 			if _, err := amy.client.DeclareDead(t.Context(), "ben", dryRun); !errors.Is(err, ErrDenied) {
-				t.Errorf("DeclareDead = %v", err)
+				t.Errorf("DeclareDead = %v, want ErrDenied", err)
 			}
 		}
 		if len(amy.asked) != 0 {
-			t.Errorf("asked %v", amy.asked)
+			t.Errorf("asked %v, want nothing", amy.asked)
 		}
 	})
 }

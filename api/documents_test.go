@@ -11,7 +11,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// fields returns the JSON fields of v, and fails the test if one of the names is missing.
+// fields returns the JSON fields of v. The test fails if one of the names is missing.
 func fields(t *testing.T, v any, names string) map[string]any {
 	t.Helper()
 	text, err := json.Marshal(v)
@@ -24,13 +24,13 @@ func fields(t *testing.T, v any, names string) map[string]any {
 	}
 	for n := range strings.FieldsSeq(names) {
 		if _, ok := m[n]; !ok {
-			t.Errorf("%T has no %s: %s", v, n, text)
+			t.Errorf("%T: got no field %s, want it: %s", v, n, text)
 		}
 	}
 	return m
 }
 
-func TestFields(t *testing.T) {
+func TestDocumentsHaveAllFields(t *testing.T) {
 	j := job.Job{
 		ID: job.NewID(1, 2), User: "amy", Spec: job.DefaultSpec(), Submitted: time.Date(2026, 1, 2, 3, 4, 5, 0, time.FixedZone("x", 3600)),
 		Tasks: []job.Task{{State: job.Pending, Reason: job.Reason{Word: job.ReasonResources, Detail: "full"}}},
@@ -39,7 +39,7 @@ func TestFields(t *testing.T) {
 	m := fields(t, JobDocument(whole(j), 3), "schema id name user state reason exit_code priority nodes array submitted_at started_at ended_at owner tasks spec copies task_count counts exit_status")
 	if m["submitted_at"] != "2026-01-02T02:04:05Z" || m["exit_code"] != nil || m["started_at"] != nil || m["reason"] != "Resources" || m["time_limit"] != 5400.0 ||
 		m["resources"].(map[string]any)["memory"] != float64(8<<30) || m["copies"] != 3.0 {
-		t.Errorf("job: %v", m)
+		t.Errorf("job: got %v, want its values in the units of the API", m)
 	}
 	fields(t, JobDocument(j, 1).Tasks[0], "schema job task state reason node_id node attempt exit_code signal gpus started_at ended_at")
 	info := NodeInfo{
@@ -50,23 +50,23 @@ func TestFields(t *testing.T) {
 	n := NodeDocument(info)
 	m = fields(t, n, "schema id name state labels addrs version cpus memory free gpus")
 	if m["memory"] != float64(64<<30) || m["free"].(map[string]any)["gpus"] != 1.0 {
-		t.Errorf("node: %v", m)
+		t.Errorf("node: got %v, want memory in bytes and one free GPU", m)
 	}
 	m = fields(t, n.GPUs[0], "schema node uuid index model memory memory_used utilization health simulated job")
 	if m["job"] != string(j.ID) || m["memory_used"] != 5.0 || m["simulated"] != true || m["free"] != 0.5 {
-		t.Errorf("gpu: %v", m)
+		t.Errorf("gpu: got %v, want the job, the memory and the free half", m)
 	}
 	if n.GPUs[1].Health != gpu.Unknown || n.GPUs[1].Job != "" || n.GPUs[1].Utilization != -1 {
-		t.Errorf("a GPU without status: %+v", n.GPUs[1])
+		t.Errorf("a GPU without status: got %+v, want unknown values", n.GPUs[1])
 	}
 	fields(t, Invitation{}, "bootstrap token cluster expires_at")
 	m = fields(t, Listing[Job]{Schema: SchemaJobs, Items: []Job{}, Partial: []string{}}, "schema items partial")
 	if m["items"] == nil || m["partial"] == nil {
-		t.Errorf("an empty listing: %v", m)
+		t.Errorf("an empty listing: got %v, want empty lists", m)
 	}
 }
 
-func TestExit(t *testing.T) {
+func TestExitCodeFollowsFromTheState(t *testing.T) {
 	base := job.Job{ID: job.NewID(1, 1), Spec: job.DefaultSpec(), Tasks: []job.Task{{State: job.Running, Attempt: 1}}}
 	of := func(e job.Exit) job.Job { return ended(base, e) }
 	never := base
@@ -93,16 +93,16 @@ func TestExit(t *testing.T) {
 	} {
 		code, end := JobDocument(whole(c.j), 1).Exit()
 		if code != c.code || end != c.end {
-			t.Errorf("%s: exit %d, %v; want %d, %v", name, code, end, c.code, c.end)
+			t.Errorf("%s: got exit %d, %v; want %d, %v", name, code, end, c.code, c.end)
 		}
 	}
 }
 
 // In the document of a job that has ended, the field reason holds the sentence. For a waiting job it holds the stable
 // word.
-func TestReasonOfAnEnd(t *testing.T) {
+func TestEndedJobHasASentenceAsReason(t *testing.T) {
 	j := job.Job{Tasks: []job.Task{{State: job.Failed, Reason: job.Reason{Word: "Exit", Detail: "no such program: xyz"}}}}
 	if d := JobDocument(j, 1); d.Reason != "no such program: xyz" {
-		t.Errorf("reason %q", d.Reason)
+		t.Errorf("reason: got %q, want %q", d.Reason, "no such program: xyz")
 	}
 }

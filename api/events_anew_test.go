@@ -11,10 +11,10 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// What changed while the feed of a member was broken is an event once it is back, exactly once: a new job, one that began
-// and ended meanwhile, one that ended, one that was deleted. What did not change is none. It makes no difference whether
-// somebody else reads the member's feed meanwhile.
-func TestEventsOfABreak(t *testing.T) {
+// Each change while the feed of a member was broken is an event once it is back, exactly once: a new job, one that
+// began and ended meanwhile, one that ended, one that was deleted. What did not change is none. It makes no difference
+// whether another reader has the member's feed meanwhile.
+func TestChangesDuringABreakAreEventsOnce(t *testing.T) {
 	for _, read := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			c := newCluster(t, "amy", "ben")
@@ -26,7 +26,7 @@ func TestEventsOfABreak(t *testing.T) {
 				defer leave()
 				sleep(t.Context(), time.Second)
 			}
-			ben.put(running(ben.newJob(4), ben)) // after the feed has told all
+			ben.put(running(ben.newJob(4), ben)) // after the feed has reported everything
 			sleep(t.Context(), time.Second)
 			all := amy.heard(t, "kind=job,gone", "", 4*relist, func() {
 				ben.back.cut()
@@ -52,15 +52,15 @@ func TestEventsOfABreak(t *testing.T) {
 			}
 			slices.Sort(want)
 			if !slices.Equal(got, want) {
-				t.Errorf("read by another: %t: %v, want %v", read, got, want)
+				t.Errorf("read by another: %t: got %v, want %v", read, got, want)
 			}
 		})
 	}
 }
 
-// A feed that begins anew tells of jobs that the picture does not have. One that is too old to be kept is no event each
-// time, and one that is only too old to be told is not called deleted.
-func TestEventsOfAnAnewFeed(t *testing.T) {
+// A feed that is sent from the beginning again has jobs that the picture does not have. One that is too old to be kept
+// is no event each time, and one that is only too old to be sent is not reported as deleted.
+func TestRestartedFeedReportsUnknownJobsOnly(t *testing.T) {
 	w := newView(&daemons{self: "me"}, nil, nil, feedHello{})
 	m := &viewMember{Member: Member{Peer: "ben"}, shelf: view.NewShelf(), sight: &seen{}, sync: map[job.ID]bool{}}
 	w.members["ben"] = m
@@ -84,14 +84,14 @@ func TestEventsOfAnAnewFeed(t *testing.T) {
 		lines []*feedLine
 		want  []string
 	}{
-		{[]*feedLine{of(1), of(3), of(4), of(5), synced}, []string{"open "}}, // a viewer loads what there is
+		{[]*feedLine{of(1), of(3), of(4), of(5), synced}, []string{"open "}}, // a viewer loads the present state
 		{[]*feedLine{anew, of(1), of(3), of(4), of(5), of(6), synced}, []string{"job " + string(job.NewID(7, 6))}},
 		{[]*feedLine{anew, of(1), of(3), of(4), of(5), of(6), synced}, nil},
 		{[]*feedLine{anew, old, of(3), of(4), of(6), synced}, []string{"gone " + string(job.NewID(7, 5))}}, // 1 is too old
 		{[]*feedLine{anew, of(1), of(3), of(4), of(6), synced}, nil},
 	} {
 		if got := tell(step.lines...); !slices.Equal(got, step.want) {
-			t.Errorf("step %d: %v, want %v", i+1, got, step.want)
+			t.Errorf("step %d: got %v, want %v", i+1, got, step.want)
 		}
 	}
 }

@@ -47,8 +47,9 @@ func kinds(all []Event) (out []string) {
 	return out
 }
 
-// Changes of jobs, tasks, nodes, GPUs and members anywhere are events, which can be chosen. Measured values are none.
-func TestEventsOfTheCluster(t *testing.T) {
+// Changes of jobs, tasks, nodes, GPUs and members on all hosts are events, which can be selected. Measured values are
+// no events.
+func TestChangesInTheClusterAreEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben", "cal")
 		amy, ben, cal := c.daemons[0], c.daemons[1], c.daemons[2]
@@ -87,49 +88,49 @@ func TestEventsOfTheCluster(t *testing.T) {
 			got := kinds(all)
 			slices.Sort(got[1:])
 			if !slices.Equal(got, want) {
-				t.Errorf("%q: %v, want %v", query, got, want)
+				t.Errorf("query %q: got %v, want %v", query, got, want)
 			}
 			for _, e := range all {
 				if e.EventID == "" || e.Kind == EventTask && (e.Task == nil || e.Task.Job != j.ID) || e.Kind == EventNode && (e.Node == nil || e.Node.Drain == nil || len(e.Node.GPUs) > 0) {
-					t.Errorf("%+v", e)
+					t.Errorf("got %+v, want an ID, and the object without the values of its GPUs", e)
 				}
 			}
 			reset()
 		}
 		if status, _, text := amy.raw(t, http.MethodGet, "/v1/events?kind=weather", ""); status != http.StatusUnprocessableEntity || !strings.Contains(text, "member") {
-			t.Errorf("a wrong kind: %d %s", status, text)
+			t.Errorf("an unknown kind: got %d %s, want 422 with the known ones", status, text)
 		}
 	})
 }
 
-// A reader that comes back gets what it has missed, or is told that it must load again.
-func TestEventsResume(t *testing.T) {
+// A reader that reconnects gets what it has missed, or is told to load again.
+func TestEventsResumeAfterAReconnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
 		amy.looked(t)
 		first := amy.heard(t, "kind=job", "", time.Second, func() { ben.put(ben.newJob(1)) })
 		if len(first) != 2 {
-			t.Fatalf("%v", kinds(first))
+			t.Fatalf("got %v, want 2 events", kinds(first))
 		}
 		ben.put(ben.newJob(2))
 		sleep(t.Context(), time.Second)
 		again := amy.heard(t, "kind=job", first[1].EventID, time.Second, nil)
 		if len(again) != 2 || again[1].Job == nil || again[1].ID != job.NewID(ben.group, 2) {
-			t.Errorf("after %s: %+v", first[1].EventID, again)
+			t.Errorf("after %s: got %+v, want an open event and the second job", first[1].EventID, again)
 		}
 		for _, wrong := range []string{"other-3", "x", first[1].EventID + "9"} {
 			if got := kinds(amy.heard(t, "kind=job", wrong, time.Second, nil)); !slices.Equal(got, []string{"open", "gap"}) {
-				t.Errorf("after %s: %v", wrong, got)
+				t.Errorf("after %s: got %v, want open and gap", wrong, got)
 			}
 		}
 		now := time.Now()
 		all := amy.heard(t, "kind=job&follow=false&since="+now.Add(-10*time.Second).UTC().Format(time.RFC3339), "", time.Hour, nil)
 		if got := kinds(all); !slices.Equal(got, []string{"open", "gap", "open", "job", "job"}) || time.Since(now) > time.Second {
-			t.Errorf("since before the picture was made: %v after %s", got, time.Since(now))
+			t.Errorf("since before the picture was made: got %v after %s, want a gap and two jobs at once", got, time.Since(now))
 		}
 		sleep(t.Context(), time.Second)
-		for i := range maxEvents + 10 { // more than the ring has
+		for i := range maxEvents + 10 { // more than the ring holds
 			x := ben.newJob(3)
 			x.Spec.Priority = i % 100
 			amy.picture().with(ben.peer, func(m *viewMember) {
@@ -139,12 +140,12 @@ func TestEventsResume(t *testing.T) {
 		}
 		got := kinds(amy.heard(t, "kind=job", first[1].EventID, time.Second, nil))
 		if len(got) != maxEvents+2 || got[1] != "gap" {
-			t.Errorf("after a flood: %d events, %v", len(got), got[:3])
+			t.Errorf("after a flood: got %d events, %v, want a gap and those of the ring", len(got), got[:3])
 		}
 	})
 }
 
-// Each event is encoded once, and many changes of one job are merged on their way.
+// Each event is encoded once, and many changes of one job are merged before they are sent.
 func TestEventsAreMerged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
@@ -159,7 +160,7 @@ func TestEventsAreMerged(t *testing.T) {
 			}
 		})
 		if n := len(all) - 1; n < 4 || n > 7 || all[n].Job.Priority != 99 {
-			t.Errorf("%d events in a second, the last %+v", n, all[n].Job)
+			t.Errorf("got %d events in a second, the last %+v, want 4 to 7, the last with priority 99", n, all[n].Job)
 		}
 	})
 }
@@ -178,7 +179,8 @@ func (w *countedWriter) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// Events of a busy cluster wake a client ten times a second, however many there are. One after a quiet time is sent at once.
+// Events of a busy cluster wake a client ten times a second, however many there are. An event after a quiet time is
+// sent at once.
 func TestEventsAreWrittenTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newView(&daemons{self: "me"}, nil, nil, feedHello{})
@@ -199,13 +201,13 @@ func TestEventsAreWrittenTogether(t *testing.T) {
 		cancel()
 		<-done
 		if n := len(w.writes); n < 18 || n > 21 || !w.writes[0].Equal(began) {
-			t.Errorf("%d writes in two seconds, the first after %s", n, w.writes[0].Sub(began))
+			t.Errorf("got %d writes in two seconds, the first after %s, want 18 to 21, the first at once", n, w.writes[0].Sub(began))
 		}
 	})
 }
 
-// A client to which no event of a busy cluster goes is shown that its stream is alive.
-func TestFilteredEventsAreAlive(t *testing.T) {
+// A client that gets no event of a busy cluster is shown that its stream is alive.
+func TestStreamWithoutMatchingEventsIsShownAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newView(&daemons{self: "me"}, nil, nil, feedHello{})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -221,13 +223,13 @@ func TestFilteredEventsAreAlive(t *testing.T) {
 		cancel()
 		<-done
 		if len(w.writes) != 7 {
-			t.Errorf("%d writes in a minute: %v", len(w.writes), w.writes)
+			t.Errorf("got %d writes in a minute, want 7: %v", len(w.writes), w.writes)
 		}
 	})
 }
 
-// A daemon of an earlier version, which has no feed, is asked as before.
-func TestPictureOfEarlierVersions(t *testing.T) {
+// A daemon of an earlier version, which has no feed, is asked at each request.
+func TestDaemonWithoutAFeedIsAskedEachTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
@@ -240,21 +242,21 @@ func TestPictureOfEarlierVersions(t *testing.T) {
 			ben.put(ben.newJob(uint64(2 + i)))
 			l, err := amy.client.Jobs(t.Context(), JobFilter{})
 			if err != nil || len(l.Items) != 2+i || len(l.Partial) > 0 {
-				t.Errorf("%d: %+v, %v", i, l, err)
+				t.Errorf("step %d: got %+v, %v, want one job more, of all members", i, l, err)
 			}
 			if n, err := amy.client.Nodes(t.Context()); err != nil || len(n.Items) != 2 || len(n.Partial) > 0 {
-				t.Errorf("%d: %+v, %v", i, n, err)
+				t.Errorf("step %d: got %+v, %v, want 2 nodes, of all members", i, n, err)
 			}
 		}
 	})
 }
 
-// What a member may make another remember is bounded, and what does not fit is asked for.
-func TestPictureOfManyJobs(t *testing.T) {
+// What a member can make another remember is bounded, and the rest is requested when needed.
+func TestPictureOfManyJobsIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
-		const most = 700 // ended jobs: more than a picture has
+		const most = 700 // ended jobs, more than a picture holds
 		for i := range most {
 			ben.put(ended(running(ben.newJob(uint64(i)), ben), job.Exit{State: job.Succeeded}))
 		}
@@ -262,7 +264,7 @@ func TestPictureOfManyJobs(t *testing.T) {
 		shelf := 0
 		v.with(ben.peer, func(m *viewMember) { m.shelf.All(func(*view.Row) { shelf++ }) })
 		if shelf < 500 || shelf > 600 {
-			t.Errorf("%d rows", shelf)
+			t.Errorf("got %d rows, want 500 to 600", shelf)
 		}
 		seen := map[job.ID]bool{}
 		f := JobFilter{Limit: 100}
@@ -279,7 +281,7 @@ func TestPictureOfManyJobs(t *testing.T) {
 			}
 		}
 		if len(seen) != most {
-			t.Errorf("%d jobs in all pages", len(seen))
+			t.Errorf("got %d jobs on all pages, want %v", len(seen), most)
 		}
 	})
 }

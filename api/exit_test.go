@@ -6,8 +6,9 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// The document of an owner with an earlier version does not have the exit status: it follows from the state and the exit code.
-func TestExitOfAnEarlierVersion(t *testing.T) {
+// The document of an owner with an earlier version does not have the exit status, which follows from the state and the
+// exit code.
+func TestExitOfAnEarlierVersionFollowsFromItsFields(t *testing.T) {
 	code := func(n int) *int { return &n }
 	for _, c := range []struct {
 		doc  Job
@@ -21,7 +22,7 @@ func TestExitOfAnEarlierVersion(t *testing.T) {
 		{Job{State: job.Failed, ExitCode: code(3), ExitStatus: code(137)}, 137},
 	} {
 		if got, ended := c.doc.Exit(); got != c.want || !ended {
-			t.Errorf("%s %v %v: %d, %v", c.doc.State, c.doc.ExitCode, c.doc.ExitStatus, got, ended)
+			t.Errorf("%s, exit code %v, exit status %v: got %d, %v, want %d, true", c.doc.State, c.doc.ExitCode, c.doc.ExitStatus, got, ended, c.want)
 		}
 	}
 	if _, ended := (Job{State: job.Running}).Exit(); ended {

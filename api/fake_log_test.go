@@ -32,7 +32,7 @@ func (l *testLog) change(f func()) {
 func (l *testLog) write(text string) { l.change(func() { l.text = append(l.text, text...) }) }
 func (l *testLog) end()              { l.change(func() { l.done = true }) }
 
-// log returns the log of an attempt, and creates it at its first use.
+// log returns the log of an attempt, which it creates at its first use.
 func (d *daemon) log(a job.Attempt, stream string) *testLog {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -1,6 +1,6 @@
 package api
 
-// A cluster in memory: daemons with hand-written fakes behind real servers, joined by pipes, so that tests run under
+// A cluster in memory: daemons with hand-written fakes behind real servers, connected by pipes, so that tests run under
 // a virtual clock.
 
 import (
@@ -65,7 +65,7 @@ func (c namedConn) RemoteAddr() net.Addr { return &net.UnixAddr{Name: string(c.p
 
 func (p *pipes) dial(ctx context.Context) (net.Conn, error) { return p.dialAs(ctx, "") }
 
-// dialAs is dial of a daemon, which the other side knows; empty: it does not.
+// dialAs is dial for a daemon that the other side knows; with an empty peer, it does not know it.
 func (p *pipes) dialAs(ctx context.Context, peer job.Peer) (net.Conn, error) {
 	near, far := net.Pipe()
 	if peer != "" {
@@ -271,8 +271,7 @@ func (d *daemon) clientOf(t *testing.T) *Client {
 	return c
 }
 
-// put stores the present state of a job and notifies the watchers.
-// whole adds to a job what follows from its tasks.
+// put stores the present state of a job and notifies the watchers. whole adds to a job what follows from its tasks.
 func whole(j job.Job) job.Job {
 	j.Counts, j.Ends = job.CountsOf(j.Tasks), job.EndsOf(j.Tasks)
 	return j
@@ -545,7 +544,7 @@ func (d *daemon) Watch(ctx context.Context, ids []job.ID, _ bool) (<-chan job.Jo
 	return w, nil
 }
 
-// Follow tells the progress of jobs, as their first task has it, and asks for the tasks of arrays in testTasks.
+// Follow sends the progress of jobs, which is that of their first task, and asks for the tasks of arrays in testTasks.
 func (d *daemon) Follow(ctx context.Context, jobs []job.Follow, each func(job.Progress) error) error {
 	d.mu.Lock()
 	stuck := d.stuck
@@ -748,7 +747,7 @@ func (d *daemon) Pack(_ context.Context, a job.Attempt, globs []string, base boo
 	if globs[0] == "nothing" {
 		return fmt.Errorf("pack: %w", ErrNotFound)
 	}
-	if _, err := w.Write(nil); err != nil { // archive writers do this too
+	if _, err := w.Write(nil); err != nil { // writers of archives do this too
 		return err
 	}
 	_, err := fmt.Fprintf(w, "%s at %s %v %v", a, d.name, globs, base)

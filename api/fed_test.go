@@ -1,7 +1,7 @@
 package api
 
-// A daemon that is fed as by a large cluster: its real server, and feeds of 499 other members with 8 GPUs each, 10,000 jobs
-// and 50 changes a second. `bench` also runs it as a process of its own.
+// A daemon that is fed as in a large cluster: its real server, and feeds of 499 other members with 8 GPUs each, 10,000
+// jobs and 50 changes a second. `bench` also runs it as a separate process.
 
 import (
 	"bytes"
@@ -44,8 +44,8 @@ var (
 // fed is the transport to the other members.
 type fed struct {
 	peers     map[string]chan []byte
-	snapshots *os.File          // what they tell at first. In memory it would pass for the reader's
-	at        map[string][2]int // where in the file, and how long
+	snapshots *os.File          // what they send at first; in memory it would count as the reader's
+	at        map[string][2]int // offset and length in the file
 }
 
 func (f *fed) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -63,7 +63,7 @@ func (f *fed) RoundTrip(r *http.Request) (*http.Response, error) {
 	return ok, nil
 }
 
-// fedFeed is the feed of a member. It has no goroutine: what is measured is the reader.
+// fedFeed is the feed of a member. It has no goroutine, so that only the reader is measured.
 type fedFeed struct {
 	ctx     context.Context //nolint:containedctx // that of the request, as of any body
 	first   io.Reader
@@ -99,7 +99,7 @@ func (f *fed) snapshot(host string) io.Reader {
 	return io.NewSectionReader(f.snapshots, int64(at[0]), int64(at[1]))
 }
 
-// keep writes what a member tells at first to the file.
+// keep writes to the file what a member sends at first.
 func (f *fed) keep(b *testing.B, p job.Peer) {
 	b.Helper()
 	end, err := f.snapshots.Seek(0, io.SeekEnd)
@@ -113,7 +113,7 @@ func (f *fed) keep(b *testing.B, p job.Peer) {
 	f.at[string(p)] = [2]int{int(end), n}
 }
 
-// fedAnswer is what a member answers to a daemon that has no picture yet.
+// fedAnswer is the answer of a member to a daemon that has no picture yet.
 func fedAnswer(p job.Peer, u *url.URL) any {
 	switch u.Path {
 	case "/v1/nodes":
@@ -160,7 +160,7 @@ func fedJob(p job.Peer, n int) Job {
 	}
 }
 
-// fedChange is a job that has just started again or ended, and says when.
+// fedChange is a job that has just started again or ended, with the time of that.
 func fedChange(p job.Peer, n int) feedLine {
 	j, now := fedJob(p, n), time.Now().UTC()
 	j.ReasonDetail = "made:" + strconv.FormatInt(now.UnixNano(), 10) + ";"
@@ -193,7 +193,7 @@ func fedNode(p job.Peer) Node {
 	return n
 }
 
-// fedFreed is a node of which a GPU has just been given to a job, or is free.
+// fedFreed is a node with a GPU that was just given to a job, or is free.
 func fedFreed(p job.Peer) feedLine {
 	n := fedNode(p)
 	if i := rand.IntN(fedGPUs + 1); i < fedGPUs { //nolint:gosec // no secret
@@ -273,8 +273,8 @@ func fedServer(b *testing.B) (socket string, d *daemon, f *fed) {
 	return socket, d, f
 }
 
-// change has members tell of changes until ctx ends: of five, four are about jobs and one about a node. A change of
-// which nobody wants to be told is dropped.
+// change makes members send changes until ctx ends: of five, four are about jobs and one is about a node. A change for
+// which there is no reader is dropped.
 func (f *fed) change(ctx context.Context, rate int) {
 	tick := time.NewTicker(time.Second / time.Duration(rate))
 	defer tick.Stop()
@@ -296,7 +296,7 @@ func (f *fed) change(ctx context.Context, rate int) {
 	}
 }
 
-// BenchmarkFedServer measures nothing: others measure it.
+// BenchmarkFedServer measures nothing: other processes measure it.
 func BenchmarkFedServer(b *testing.B) {
 	if *fedSocket == "" {
 		b.Skip("needs the flag fed.socket")

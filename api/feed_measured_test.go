@@ -38,7 +38,7 @@ func busyNode(n int) NodeInfo {
 	return info
 }
 
-// toldOf returns what a reader that has read all gets of a node, as it is then and as the lines say.
+// toldOf returns what a reader that has read everything gets of a node, as the node is then and as the lines say.
 func toldOf(t *testing.T, o *nodeLines, lines *view.Log, after uint64, measured bool, info NodeInfo) (got []view.Line, next uint64) {
 	t.Helper()
 	n := NodeDocument(info)
@@ -53,7 +53,7 @@ func toldOf(t *testing.T, o *nodeLines, lines *view.Log, after uint64, measured 
 	return got, next
 }
 
-// A sample costs a small line, and the picture has the node as it is. Anything else costs the whole document.
+// A sample costs a small line, and the picture has the present node. Any other change costs the whole document.
 func TestSampleIsASmallLine(t *testing.T) {
 	for _, measured := range []bool{true, false} {
 		w := newView(&daemons{self: "me"}, nil, nil, feedHello{})
@@ -79,32 +79,32 @@ func TestSampleIsASmallLine(t *testing.T) {
 			sizes = append(sizes, size)
 			doc := m.document(w.packer.Packer)
 			if want, text := NodeDocument(info), doc.appendTo(nil); !reflect.DeepEqual(m.node, &want) || !bytes.Equal(text, textOf(&want)) {
-				t.Fatalf("sample %d, measured %t: the picture has\n%s, want\n%s", n, measured, text, textOf(&want))
+				t.Fatalf("sample %d, measured %t: got in the picture\n%s, want\n%s", n, measured, text, textOf(&want))
 			}
 			again, _ := toldOf(t, &o, lines, at, measured, info)
 			if len(again) > 0 {
-				t.Errorf("told twice: %s", again[0].Text)
+				t.Errorf("got a line twice: %s, want len(again) = 0", again[0].Text)
 			}
 		}
 		t.Logf("bytes of each sample, measured %t: %v", measured, sizes)
 		for n, size := range sizes {
 			whole := n == 0 || n == 6
 			if measured && !whole && size > 800 || (whole || !measured) && size < 3000 {
-				t.Errorf("sample %d, measured %t: %d bytes", n, measured, size)
+				t.Errorf("sample %d, measured %t: got %d bytes, want at most 800 for a line and at least 3000 for a node", n, measured, size)
 			}
 		}
 	}
 }
 
-// Values for another number of GPUs than the node has say nothing, and those that miss some are no line.
-func TestMeasuredLinesThatDoNotFit(t *testing.T) {
+// Values for another number of GPUs than the node has are ignored, and a line with missing values is refused.
+func TestMeasuredLinesThatDoNotFitAreIgnored(t *testing.T) {
 	w := newView(&daemons{self: "me"}, nil, nil, feedHello{})
 	m := &viewMember{Member: Member{Peer: fedPeer(1)}, sight: &seen{}, shelf: view.NewShelf()}
 	n := NodeDocument(busyNode(0))
 	values := measuredOf(&n)
 	w.apply(m, &feedLine{Measured: values})
 	if m.node != nil {
-		t.Error("a node that was never told")
+		t.Error("got a node that was never sent")
 	}
 	w.apply(m, &feedLine{Node: &n})
 	before := m.node
@@ -112,17 +112,17 @@ func TestMeasuredLinesThatDoNotFit(t *testing.T) {
 	few.Memory, few.Busy, few.Heat, few.Power = few.Memory[1:], few.Busy[1:], few.Heat[1:], few.Power[1:]
 	w.apply(m, &feedLine{Measured: &few})
 	if m.node != before {
-		t.Error("the values of 7 GPUs count for a node with 8")
+		t.Errorf("the values of 7 GPUs changed a node with 8: got %v, want %v", m.node, before)
 	}
 	for _, text := range []string{`{"measured":{"utilization":[1,2]}}`, `{"measured":{"memory_used":[1],"utilization":[1],"temperature":[1]}}`, `{"measured":{},"synced":true}`} {
 		if _, err := parseFeedLine([]byte(text)); err == nil {
-			t.Errorf("%s is taken", text)
+			t.Errorf("accepted %s, want an error", text)
 		}
 	}
 }
 
-// The feed of a daemon has both kinds of readers.
-func TestFeedOfSamples(t *testing.T) {
+// The feed of a daemon serves both kinds of readers.
+func TestFeedServesReadersWithAndWithoutSamples(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
@@ -169,13 +169,13 @@ func TestFeedOfSamples(t *testing.T) {
 			return nodes, samples
 		}
 		if nodes, samples := count(true); nodes != 1 || samples < 10 || samples > 12 {
-			t.Errorf("%d nodes and %d samples in a minute", nodes, samples)
+			t.Errorf("got %d nodes and %d samples in a minute, want 1 and 10 to 12", nodes, samples)
 		}
 		if l, err := amy.client.Nodes(t.Context()); err != nil || !slices.ContainsFunc(l.Items, func(n Node) bool { return n.ID == ben.peer && n.Usage != nil && *n.Usage.CPUs == 9.25 }) {
-			t.Errorf("nodes: %+v, %v", l, err)
+			t.Errorf("nodes: got %+v, %v, want 9.25 CPUs in use at ben", l, err)
 		}
 		if nodes, samples := count(false); nodes < 10 || nodes > 12 || samples != 0 {
-			t.Errorf("a reader of an earlier version gets %d nodes and %d samples", nodes, samples)
+			t.Errorf("a reader of an earlier version: got %d nodes and %d samples, want 10 to 12 and 0", nodes, samples)
 		}
 	})
 }
@@ -194,7 +194,7 @@ func (e earlier) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // While a cluster is upgraded, the feeds of daemons of the version before are followed.
-func TestFeedOfAnEarlierVersion(t *testing.T) {
+func TestFeedOfAnEarlierVersionIsFollowed(t *testing.T) {
 	n := NodeDocument(busyNode(0))
 	d := &daemons{http: &http.Client{Transport: earlier{n}}}
 	told := 0
@@ -205,11 +205,11 @@ func TestFeedOfAnEarlierVersion(t *testing.T) {
 		return nil
 	})
 	if told != 1 || !errors.Is(err, ErrUnavailable) {
-		t.Errorf("%d nodes, %v", told, err)
+		t.Errorf("got %d nodes, %v, want 1 and ErrUnavailable", told, err)
 	}
 }
 
-// lineText is a line; an empty one is a document that says nothing.
+// lineText is a line; an empty one is an empty document.
 func lineText(text []byte) []byte {
 	if len(text) == 0 {
 		return []byte("{}")
@@ -217,18 +217,18 @@ func lineText(text []byte) []byte {
 	return text
 }
 
-// The longer ago a drained host was looked at, the less often what it says of that changes.
-func TestAgeOfALastLook(t *testing.T) {
+// The age of the last reading of a drained host changes the less often the older it is.
+func TestAgeOfALastReadingChangesEverMoreRarely(t *testing.T) {
 	texts := map[string]bool{}
 	for ago := time.Duration(0); ago < 10*time.Hour; ago += time.Second {
 		texts[aged("", ago)] = true
 	}
 	if len(texts) > 60+60+10 || !texts["3m ago: let go while the node is drained"] && !texts["3m0s ago: let go while the node is drained"] {
-		t.Errorf("%d texts in ten hours", len(texts))
+		t.Errorf("got %d texts in ten hours, want at most 130, with 3m ago", len(texts))
 	}
 }
 
-// BenchmarkSample measures what a sample of a node with 8 GPUs costs a daemon on which somebody looks, as a line of its own
+// BenchmarkSample measures the cost of a sample of a node with 8 GPUs for a daemon with a viewer, as a line of its own
 // and as a whole node.
 func BenchmarkSample(b *testing.B) {
 	for _, measured := range []bool{true, false} {
@@ -257,8 +257,8 @@ func BenchmarkSample(b *testing.B) {
 	}
 }
 
-// BenchmarkTell measures what a look at the own node with 8 GPUs costs a daemon of which others keep a picture: after a
-// sample, and with nothing new.
+// BenchmarkTell measures the cost of reading the own node with 8 GPUs for a daemon of which others keep a picture:
+// after a sample, and with nothing new.
 func BenchmarkTell(b *testing.B) {
 	docs := []Node{}
 	for n := range 12 {

@@ -26,8 +26,8 @@ func (d *daemon) newGang(n uint64, array string, nodes int) job.Job {
 	return j
 }
 
-// Any daemon knows the tasks of gangs by index and rank.
-func TestTasksOfGangs(t *testing.T) {
+// Any daemon finds the tasks of gangs by index and rank.
+func TestTasksOfGangsAreFoundByIndexAndRank(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
@@ -46,7 +46,7 @@ func TestTasksOfGangs(t *testing.T) {
 		} {
 			jobs, sel, err := amy.client.Resolve(t.Context(), text)
 			if err != nil || len(jobs) != 1 {
-				t.Fatalf("%s: %v, %v", text, jobs, err)
+				t.Fatalf("%s: got %v, %v, want one job", text, jobs, err)
 			}
 			var got []Task
 			for x, err := range amy.client.AllTasks(t.Context(), jobs[0].ID, TaskFilter{Tasks: sel.Tasks}) {
@@ -56,7 +56,7 @@ func TestTasksOfGangs(t *testing.T) {
 				got = append(got, Task{Task: x.Task, Index: x.Index, Rank: x.Rank})
 			}
 			if !slices.EqualFunc(got, want, func(a, b Task) bool { return a.Task == b.Task && a.Index == b.Index && a.Rank == b.Rank }) {
-				t.Errorf("%s: %+v, want %+v", text, got, want)
+				t.Errorf("%s: got %+v, want %+v", text, got, want)
 			}
 		}
 		for text, want := range map[string]error{
@@ -65,14 +65,14 @@ func TestTasksOfGangs(t *testing.T) {
 			"mesh.3":                         ErrNotFound, "mesh.0.1": ErrBad, "mesh.2-1": ErrBad, "train.v2.sh.6": ErrNotFound, "train.v2.sh.9-5": ErrBad, "train.v2.sh.x": ErrNotFound, "train.v3.sh.9": ErrNotFound,
 		} {
 			if _, sel, err := amy.client.Resolve(t.Context(), text); !errors.Is(err, want) {
-				t.Errorf("%s: %+v, %v; want %v", text, sel, err, want)
+				t.Errorf("%s: got %+v, %v; want %v", text, sel, err, want)
 			}
 		}
 	})
 }
 
-// The reason of a gang that failed names the member that did.
-func TestGangNamesItsMember(t *testing.T) {
+// The reason of a gang that failed names the member that failed.
+func TestReasonOfAGangNamesTheFailedMember(t *testing.T) {
 	of := func(nodes int, array string, tasks ...job.Task) Job {
 		spec := job.DefaultSpec()
 		spec.Nodes, spec.Array = nodes, array
@@ -92,7 +92,7 @@ func TestGangNamesItsMember(t *testing.T) {
 		"rank 1: TIMEOUT":                of(2, "", ended, job.Task{State: job.Timeout}),
 	} {
 		if j.Reason != want || j.ReasonDetail != "" {
-			t.Errorf("the reason is %q, want %q", j.Reason, want)
+			t.Errorf("reason: got %q, want %q", j.Reason, want)
 		}
 	}
 	for name, j := range map[string]Job{
@@ -101,7 +101,7 @@ func TestGangNamesItsMember(t *testing.T) {
 		"cancelled": of(2, "", failed("n1", job.Exit{State: job.Cancelled, Reason: "enough"}), failed("n2", job.Exit{State: job.Cancelled, Reason: "enough"})),
 	} {
 		if strings.Contains(j.Reason, "rank") {
-			t.Errorf("%s: the reason is %q", name, j.Reason)
+			t.Errorf("%s: got the reason %q, want none with a rank", name, j.Reason)
 		}
 	}
 }

@@ -8,8 +8,9 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Use is told of the GPUs whose drivers tell it. Unknown use is absent, and what another daemon says is kept within reason.
-func TestGPUsInUse(t *testing.T) {
+// Use is reported for the GPUs whose drivers report it. Unknown use is left out, and the values of another daemon are
+// bounded.
+func TestUseOfGPUsIsSummedWhereKnown(t *testing.T) {
 	now := time.Now()
 	node := func(use ...int) *Node {
 		n := &Node{State: NodeReady}
@@ -24,7 +25,7 @@ func TestGPUsInUse(t *testing.T) {
 	}
 	none := map[job.State]int{}
 	if s := nodeStats(node(-1, -1), none); s.InUse != nil {
-		t.Errorf("of unknown use %+v", s.InUse)
+		t.Errorf("of unknown use: got %+v, want none", s.InUse)
 	}
 	sum := nodeStats(node(50, -1, 400), none)
 	sum.add(nodeStats(node(0, 25), none))
@@ -33,13 +34,13 @@ func TestGPUsInUse(t *testing.T) {
 		sum.add(Stats{InUse: &lie})
 	}
 	if sum.InUse == nil || *sum.InUse != (GPUsInUse{Known: 4, Busy: 1.75}) {
-		t.Errorf("%+v", sum.InUse)
+		t.Errorf("got %+v, want %+v", sum.InUse, GPUsInUse{Known: 4, Busy: 1.75})
 	}
 }
 
-// How much of the GPUs jobs hold is told with shares. One that is set aside is held by no job, and where one node does not
-// tell, it is unknown.
-func TestGPUsHeld(t *testing.T) {
+// How much of the GPUs jobs hold is reported with shares. A GPU that is set aside is held by no job, and the sum is
+// unknown if one node does not report.
+func TestHeldGPUsAreSummedWithShares(t *testing.T) {
 	node := func(gpus ...GPU) Stats {
 		n := &Node{State: NodeReady, GPUs: gpus}
 		return nodeStats(n, nil)
@@ -49,26 +50,26 @@ func TestGPUsHeld(t *testing.T) {
 	sum.add(node(held(0.9), held(0.9), GPU{Class: "a100-40gb", Free: 1}))
 	for what, a := range map[string]GPUAmount{"all": sum.GPUs, "h100-80gb": sum.Models["h100-80gb"]} {
 		if a.Held == nil || *a.Held != 1.5 {
-			t.Errorf("%s: %+v held %g, want 1.5", what, a, seconds(a.Held))
+			t.Errorf("%s: got %+v held %g, want 1.5", what, a, seconds(a.Held))
 		}
 	}
 	if a := sum.Models["a100-40gb"]; a.Total != 1 || a.Free != 1 || a.Held == nil || *a.Held != 0 {
-		t.Errorf("a100-40gb: %+v", a)
+		t.Errorf("a100-40gb: got %+v, want one free GPU, none held", a)
 	}
 	two, much := 2.0, 1e9
 	old := Stats{Nodes: map[NodeState]int{NodeReady: 1}, GPUs: GPUAmount{Total: 2, Free: 1}, Models: map[string]GPUAmount{"h100-80gb": {Total: 2, Free: 1}}}
 	sum.add(old)
 	if sum.GPUs.Held != nil || sum.GPUs.Total != 9 || sum.Models["h100-80gb"].Held != nil || sum.Models["a100-40gb"].Held == nil {
-		t.Errorf("with a node that does not tell: %+v", sum)
+		t.Errorf("with a node that does not report: got %+v, want an unknown sum", sum)
 	}
 	for held, ok := range map[*float64]bool{nil: true, &two: true, &much: false} {
 		s := old
 		if s.GPUs.Held = held; s.ofOneNode() != ok {
-			t.Errorf("held %g of 2 is believed: %t", seconds(held), !ok)
+			t.Errorf("held %g of 2: believed %t, want the opposite", seconds(held), !ok)
 		}
 		s.GPUs.Held, s.Models = nil, map[string]GPUAmount{"x": {Total: 2, Held: held}}
 		if s.ofOneNode() != ok {
-			t.Errorf("held %g of 2 of a model is believed: %t", seconds(held), !ok)
+			t.Errorf("held %g of 2 of a model: believed %t, want the opposite", seconds(held), !ok)
 		}
 	}
 }

@@ -30,8 +30,8 @@ func told(events []JobEvent) (out []string) {
 	return out
 }
 
-// Any daemon tells the story of a job, in the order of what led to what, whatever the clocks of the nodes say.
-func TestStory(t *testing.T) {
+// Any daemon returns the history of a job, in the order of cause and effect, whatever the clocks of the nodes say.
+func TestHistoryOfAJobIsInCausalOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben", "cal")
 		amy, ben, cal := c.daemons[0], c.daemons[1], c.daemons[2]
@@ -51,10 +51,10 @@ func TestStory(t *testing.T) {
 			"placed 0.3 ben", "started 0.3 ben", "ended 0.3 ben FAILED", "requeued 0,…", "placed 0.4 amy", "started 0.4 amy",
 		}
 		if got := told(l.Items); err != nil || !slices.Equal(got, want) || l.Next != "" {
-			t.Errorf("%q, %v\nwant %q", got, err, want)
+			t.Errorf("got %q, %v\nwant %q", got, err, want)
 		}
 		if e := l.Items[9]; e.ExitCode == nil || *e.ExitCode != 7 || !e.At.Equal(after(6)) || l.Items[1].At != nil || l.Items[1].Count != 5 {
-			t.Errorf("%+v", l.Items)
+			t.Errorf("got %+v, want the times and counts of the attempts", l.Items)
 		}
 
 		exit := job.Exit{State: job.Succeeded, Started: true, Began: after(22), Ended: after(30)}
@@ -62,17 +62,17 @@ func TestStory(t *testing.T) {
 		ben.put(j)
 		l, _ = amy.client.Story(t.Context(), j.ID, TaskFilter{})
 		if got := told(l.Items); !slices.Equal(got[len(got)-2:], []string{"ended 0.4 amy SUCCEEDED", "ended SUCCEEDED"}) {
-			t.Errorf("%q", got)
+			t.Errorf("got %q, want the end of the task and of the job last", got)
 		}
 		if _, err := amy.client.Story(t.Context(), job.NewID(ben.group, 77), TaskFilter{}); !errors.Is(err, ErrNotFound) {
-			t.Errorf("the story of no job: %v", err)
+			t.Errorf("the history of an unknown job: got %v, want ErrNotFound", err)
 		}
 	})
 }
 
-// The story of a large array comes in pages: what happened to the job as a whole is on the first, and tasks that were
+// The history of a large array comes in pages. Events of the job as a whole are on the first page, and tasks that were
 // never placed cost nothing.
-func TestStoryOfAnArray(t *testing.T) {
+func TestHistoryOfAnArrayComesInPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
@@ -95,51 +95,52 @@ func TestStoryOfAnArray(t *testing.T) {
 			}
 		}
 		if want := "[[submitted amy placed 30.1 ben placed 5010.1 ben] [placed 10000.1 ben]]"; fmt.Sprint(pages) != want {
-			t.Errorf("%v", pages)
+			t.Errorf("got %v, want %s", pages, want)
 		}
 		l, err := amy.client.Story(t.Context(), j.ID, TaskFilter{Tasks: []job.Range{{First: 31, Last: 6000}}})
 		if err != nil || fmt.Sprint(told(l.Items)) != "[placed 5010.1 ben]" {
-			t.Errorf("of some tasks: %v, %v", told(l.Items), err)
+			t.Errorf("of some tasks: got %v, %v, want task 5010", told(l.Items), err)
 		}
 		for _, q := range []string{"?cursor=-1", "?cursor=x", "?limit=251", "?tasks=nine"} {
 			resp := amy.ask(t, http.MethodGet, "/v1/jobs/"+string(j.ID)+"/events"+q)
 			if resp.StatusCode/100 != 4 {
-				t.Errorf("%s: %d", q, resp.StatusCode)
+				t.Errorf("%s: got status %d, want 4xx", q, resp.StatusCode)
 			}
 			resp.Body.Close()
 		}
 	})
 }
 
-// Only a job's user and operators forget it, and only when it has ended.
-func TestForget(t *testing.T) {
+// Only a job's user and operators can forget it, and only after it has ended.
+func TestForgetNeedsTheUserAndAnEndedJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
 		j := ben.put(running(ben.newJob(1), ben))
 		if err := amy.client.Forget(t.Context(), j.ID); !errors.Is(err, ErrConflict) {
-			t.Errorf("a job that runs: %v", err)
+			t.Errorf("a running job: got %v, want ErrConflict", err)
 		}
 		j = ben.put(ended(j, job.Exit{State: job.Succeeded}))
 		foreign := ben.newJob(2)
 		foreign.User = "eve"
 		ben.put(ended(running(foreign, ben), job.Exit{State: job.Succeeded}))
 		if err := amy.client.Forget(t.Context(), foreign.ID); !errors.Is(err, ErrDenied) {
-			t.Errorf("another user's job: %v", err)
+			t.Errorf("another user's job: got %v, want ErrDenied", err)
 		}
 		if err := amy.client.Forget(t.Context(), j.ID); err != nil {
-			t.Errorf("a job that has ended: %v", err)
+			t.Errorf("a job that has ended: got %v, want no error", err)
 		}
 		for _, err := range []error{amy.client.Forget(t.Context(), j.ID), second(amy.client.Job(t.Context(), j.ID)), second(amy.client.Story(t.Context(), j.ID, TaskFilter{}))} {
 			if !errors.Is(err, ErrNotFound) {
-				t.Errorf("afterwards: %v", err)
+				t.Errorf("afterwards: got %v, want ErrNotFound", err)
 			}
 		}
 	})
 }
 
-// One daemon asks all to look anew, adds up what they say, and names those that are silent; lies are bounded.
-func TestLookAnew(t *testing.T) {
+// One daemon asks all to query again, adds up their answers, and names those that are silent. False answers are
+// bounded.
+func TestQueryAllAddsUpAnswersAndNamesSilentDaemons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben", "cal", "dan")
 		amy, cal, dan := c.daemons[0], c.daemons[2], c.daemons[3]
@@ -156,16 +157,16 @@ func TestLookAnew(t *testing.T) {
 		d, err := amy.client.LookAnew(t.Context())
 		if err != nil || d.Ended != 4 || d.Tasks != 2 || d.More != 0 || len(d.Placed) != 2+mostPlaced || len(d.Waiting) > 3+mostReasons || !slices.Equal(d.Partial, []string{"cal"}) {
 			text, _ := json.Marshal(d)
-			t.Errorf("%v: %.300s", err, text)
+			t.Errorf("got %v, want the bounded sums of two daemons, without cal: %.300s", err, text)
 		}
 		if d.Waiting[0].Reason != job.ReasonResources || d.Waiting[0].Tasks != 10 || d.Waiting[1].Reason != "of amy" {
-			t.Errorf("the rest waits for %+v", d.Waiting[:3])
+			t.Errorf("the rest waits for: got %+v, want Resources for 10 tasks first", d.Waiting[:3])
 		}
 		if took := time.Since(began); took > anewWait {
-			t.Errorf("it took %s", took)
+			t.Errorf("it took %s, want at most %s", took, anewWait)
 		}
 		if resp := amy.ask(t, http.MethodPost, pathPeerAnew); resp.StatusCode != http.StatusNotFound {
-			t.Errorf("a client used the route of daemons: %d", resp.StatusCode)
+			t.Errorf("a client uses the route of daemons: status %d, want 404", resp.StatusCode)
 		}
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"testing/iotest"
 )
 
-func TestLines(t *testing.T) {
+func TestLineReaderBoundsLines(t *testing.T) {
 	long := strings.Repeat("x", 3*lineBuffer)
 	for name, c := range map[string]struct {
 		text string
@@ -37,7 +37,7 @@ func TestLines(t *testing.T) {
 				}
 			}
 			if strings.Join(got, "|") != strings.Join(c.want, "|") || len(got) != len(c.want) || !errors.Is(err, c.err) {
-				t.Errorf("%s, %s: %d lines, %v; want %d, %v", name, how, len(got), err, len(c.want), c.err)
+				t.Errorf("%s, %s: got %d lines, %v; want %d, %v", name, how, len(got), err, len(c.want), c.err)
 			}
 		}
 	}

@@ -1,6 +1,6 @@
 package api
 
-// Tests on real sockets, for what only the kernel can tell.
+// Tests on real sockets, for behaviour of the kernel.
 
 import (
 	"context"
@@ -46,7 +46,7 @@ func serve(t *testing.T, change func(*Config)) (*daemon, Config, context.CancelF
 			t.Errorf("Run = %v", err)
 		}
 		if _, err := os.Stat(cfg.Socket); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("the socket is left behind: %v", err)
+			t.Errorf("the socket still exists: got %v, want ErrNotExist", err)
 		}
 	})
 	select {
@@ -67,7 +67,7 @@ func client(t *testing.T, cfg ClientConfig) *Client {
 	return c
 }
 
-// The kernel tells the user at the other end of the socket.
+// The kernel reports the user at the other end of the socket.
 func TestSocketTellsTheUser(t *testing.T) {
 	d, cfg, _ := serve(t, func(*Config) {})
 	me, err := user.Current()
@@ -79,21 +79,21 @@ func TestSocketTellsTheUser(t *testing.T) {
 	c := client(t, ClientConfig{Socket: cfg.Socket})
 	j, err := c.Submit(t.Context(), spec, "")
 	if err != nil || j.User != me.Username {
-		t.Errorf("by the socket: %q, %v; want %q", j.User, err, me.Username)
+		t.Errorf("over the socket: got user %q, %v; want %q", j.User, err, me.Username)
 	}
 	if _, err := c.Invite(t.Context(), InviteRequest{}); err != nil {
-		t.Errorf("the daemon's own user may invite: %v", err)
+		t.Errorf("the daemon's own user invites: got %v, want no error", err)
 	}
 	tcp := client(t, ClientConfig{Addr: d.server.HTTPAddr().String()})
 	j2, err := tcp.Submit(t.Context(), spec, "")
 	if err != nil || j2.User != "http" {
-		t.Errorf("by TCP: %q, %v", j2.User, err)
+		t.Errorf("over TCP: got user %q, %v, want http", j2.User, err)
 	}
 	if _, err := tcp.Cancel(t.Context(), j.ID, Change{}); !errors.Is(err, ErrDenied) {
-		t.Errorf("by TCP a job of %s can be cancelled: %v", me.Username, err)
+		t.Errorf("over TCP the job of %s is cancelled: got %v, want ErrDenied", me.Username, err)
 	}
 	if _, err := tcp.Invite(t.Context(), InviteRequest{}); !errors.Is(err, ErrDenied) {
-		t.Errorf("by TCP anybody can invite: %v", err)
+		t.Errorf("over TCP anybody invites: got %v, want ErrDenied", err)
 	}
 	info, err := os.Stat(cfg.Socket)
 	want := os.FileMode(0o600)
@@ -101,14 +101,14 @@ func TestSocketTellsTheUser(t *testing.T) {
 		want = 0o666
 	}
 	if err != nil || info.Mode().Perm() != want {
-		t.Errorf("the socket's mode is %v, %v; want %v", info.Mode().Perm(), err, want)
+		t.Errorf("the socket's mode: got %v, %v; want %v", info.Mode().Perm(), err, want)
 	}
 }
 
-func TestSocketOfAnother(t *testing.T) {
+func TestSocketInUseIsNotReplaced(t *testing.T) {
 	_, cfg, _ := serve(t, func(*Config) {})
 	if _, err := listenSocket(t.Context(), cfg.Socket); err == nil || !strings.Contains(err.Error(), "already answers") {
-		t.Errorf("a second daemon on one socket: %v", err)
+		t.Errorf("a second daemon on one socket: got %v, want that one already answers", err)
 	}
 	stale := filepath.Join(filepath.Dir(cfg.Socket), "stale.sock")
 	l, err := new(net.ListenConfig).Listen(t.Context(), "unix", stale)
@@ -130,24 +130,24 @@ func TestSocketOfAnother(t *testing.T) {
 	}
 }
 
-func TestNoDaemon(t *testing.T) {
+func TestErrorWithoutADaemonSaysWhatToDo(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "none.sock")
 	_, err := client(t, ClientConfig{Socket: path}).Stats(t.Context())
 	if !errors.Is(err, ErrUnavailable) || err.Error() != "no daemon answers on "+path+": start one with `muster daemon`" {
-		t.Errorf("Stats = %v", err)
+		t.Errorf("Stats = %v, want ErrUnavailable with the path and the command", err)
 	}
 	_, err = client(t, ClientConfig{Addr: "127.0.0.1:1"}).Stats(t.Context())
 	if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "127.0.0.1:1 (connection refused)") {
-		t.Errorf("Stats = %v", err)
+		t.Errorf("Stats = %v, want ErrUnavailable with the refused address", err)
 	}
 	for _, cfg := range []ClientConfig{{}, {Addr: "ftp://x"}, {Addr: "http://"}} {
 		if _, err := NewClient(cfg); !errors.Is(err, ErrBad) {
-			t.Errorf("NewClient(%+v) = %v", cfg, err)
+			t.Errorf("NewClient(%+v) = %v, want ErrBad", cfg, err)
 		}
 	}
 }
 
-func TestToken(t *testing.T) {
+func TestTokenIsRequired(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte("0123456789abcdef-secret\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -156,7 +156,7 @@ func TestToken(t *testing.T) {
 	addr := d.server.HTTPAddr().String()
 	for token, want := range map[string]error{"0123456789abcdef-secret": nil, "": ErrUnauthorized, "0123456789abcdef-secreT": ErrUnauthorized} {
 		if _, err := client(t, ClientConfig{Addr: addr, Token: token}).Stats(t.Context()); !errors.Is(err, want) || (err != nil && !strings.Contains(err.Error(), "--api-token FILE")) {
-			t.Errorf("token %q: %v, want %v", token, err, want)
+			t.Errorf("token %q: got %v, want %v", token, err, want)
 		}
 	}
 	for _, text := range []string{"", "short", "two words that are long enough"} {
@@ -164,13 +164,13 @@ func TestToken(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := tokenDigest(file); err == nil {
-			t.Errorf("token file %q was taken", text)
+			t.Errorf("accepted the token file %q, want an error", text)
 		}
 	}
 }
 
-// Requests over TCP submit no jobs if there is no account for them. The error names the setting. All else goes on.
-func TestNoJobsOverTCPWithoutAnAccount(t *testing.T) {
+// Requests over TCP submit no jobs if no account is set for them. The error names the setting. All other requests work.
+func TestRequestsOverTCPWithoutAnAccountSubmitNoJobs(t *testing.T) {
 	d, _, _ := serve(t, func(c *Config) { c.HTTPReads = true })
 	c := client(t, ClientConfig{Addr: d.server.HTTPAddr().String()})
 	spec := job.DefaultSpec()
@@ -179,19 +179,19 @@ func TestNoJobsOverTCPWithoutAnAccount(t *testing.T) {
 	_, offered := c.Offers(t.Context(), spec)
 	for what, err := range map[string]error{"Submit": submitted, "Offers": offered} {
 		if !errors.Is(err, ErrDenied) || !strings.Contains(err.Error(), "http-user") || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%s = %v", what, err)
+			t.Errorf("%s = %v, want ErrDenied with http-user, in one line", what, err)
 		}
 	}
 	if len(d.jobs) != 0 {
-		t.Errorf("%d jobs were accepted", len(d.jobs))
+		t.Errorf("got %d jobs, want 0", len(d.jobs))
 	}
 	if _, err := c.Jobs(t.Context(), JobFilter{}); err != nil {
-		t.Errorf("Jobs = %v", err)
+		t.Errorf("Jobs = %v, want no error", err)
 	}
 }
 
 // A web page in the user's browser can send requests to loopback, but the server refuses them.
-func TestWebPagesAreKeptOut(t *testing.T) {
+func TestRequestsOfWebPagesAreRefused(t *testing.T) {
 	d, _, _ := serve(t, func(*Config) {})
 	addr := d.server.HTTPAddr().String()
 	for name, c := range map[string]struct {
@@ -219,13 +219,13 @@ func TestWebPagesAreKeptOut(t *testing.T) {
 		}
 		resp.Body.Close()
 		if resp.StatusCode != c.status {
-			t.Errorf("%s: status %d, want %d", name, resp.StatusCode, c.status)
+			t.Errorf("%s: got status %d, want %d", name, resp.StatusCode, c.status)
 		}
 	}
 }
 
-// Nor can a web page read anything, or have anything read, though GET changes nothing.
-func TestWebPagesReadNothing(t *testing.T) {
+// Nor can a web page read an answer, or have the browser use one, though GET changes nothing.
+func TestWebPagesCannotReadAnswers(t *testing.T) {
 	d, _, _ := serve(t, func(*Config) {})
 	addr := d.server.HTTPAddr().String()
 	ask := func(method, path string, pairs ...string) *http.Response {
@@ -253,20 +253,20 @@ func TestWebPagesReadNothing(t *testing.T) {
 			"another port": {"Origin", "http://127.0.0.1:1"}, "a rebinding name": {"Host", "evil.example"}, "another address": {"Host", "10.0.0.1"},
 		} {
 			if resp := ask(http.MethodGet, path, pairs...); resp.StatusCode != http.StatusForbidden || resp.Header.Get("Cross-Origin-Resource-Policy") != "same-origin" {
-				t.Errorf("%s: GET %s: %d %v", name, path, resp.StatusCode, resp.Header)
+				t.Errorf("%s: GET %s: got %d %v, want 403 and the policy same-origin", name, path, resp.StatusCode, resp.Header)
 			}
 		}
 	}
 	if resp := ask(http.MethodOptions, "/v1/jobs", "Origin", "http://evil.example", "Access-Control-Request-Method", "POST"); resp.StatusCode != http.StatusMethodNotAllowed || resp.Header.Get("Access-Control-Allow-Origin") != "" {
-		t.Errorf("a preflight: %d %v", resp.StatusCode, resp.Header)
+		t.Errorf("a preflight request: got %d %v, want 405", resp.StatusCode, resp.Header)
 	}
 	if resp := ask(http.MethodGet, "/", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"); resp.StatusCode != http.StatusOK {
-		t.Errorf("a link to the page: %d", resp.StatusCode)
+		t.Errorf("a link to the page: got status %d, want 200", resp.StatusCode)
 	}
 }
 
-// The page is for everybody. What it shows needs the token, and a WebSocket a ticket that the token gives.
-func TestPageAndToken(t *testing.T) {
+// The page is for everybody. Its data needs the token, and a WebSocket needs a ticket, for which the token is needed.
+func TestPageNeedsNoTokenAndDataDoes(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	const secret = "0123456789abcdef-secret"
 	if err := os.WriteFile(file, []byte(secret), 0o600); err != nil {
@@ -306,22 +306,22 @@ func TestPageAndToken(t *testing.T) {
 		}
 		resp.Body.Close()
 		if kind := resp.Header.Get("Content-Type"); resp.StatusCode != c.status || kind != c.kind {
-			t.Errorf("%s: %d %s, want %d %s", name, resp.StatusCode, kind, c.status, c.kind)
+			t.Errorf("%s: got %d %s, want %d %s", name, resp.StatusCode, kind, c.status, c.kind)
 		}
 	}
 	if entries, err := os.ReadFile(filepath.Join(d.auditDir, "audit.jsonl")); err == nil && strings.Contains(string(entries), secret) {
-		t.Errorf("the audit log has the token:\n%s", entries)
+		t.Errorf("the audit log has the token, want none:\n%s", entries)
 	}
 }
 
-// With a certificate the API is served by TLS only.
-func TestTLS(t *testing.T) {
+// With a certificate the API is served over TLS only.
+func TestAPIWithACertificateIsServedOverTLSOnly(t *testing.T) {
 	certFile, keyFile := filepath.Join(t.TempDir(), "cert"), filepath.Join(t.TempDir(), "key")
 	pool := newCertificate(t, certFile, keyFile, 1)
 	d, _, _ := serve(t, func(c *Config) { c.CertFile, c.KeyFile = certFile, keyFile })
 	addr := d.server.HTTPAddr().String()
 	if _, err := client(t, ClientConfig{Addr: addr}).Stats(t.Context()); err == nil {
-		t.Error("it is served without TLS too")
+		t.Error("the API is served without TLS too")
 	}
 	browser := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true}}
 	defer browser.CloseIdleConnections()
@@ -337,14 +337,14 @@ func TestTLS(t *testing.T) {
 		}
 		resp.Body.Close()
 		if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != kind || resp.ProtoMajor != 2 {
-			t.Errorf("%s: %d %v over %s", path, resp.StatusCode, resp.Header, resp.Proto)
+			t.Errorf("%s: got %d %v over %s, want 200 over HTTP/2", path, resp.StatusCode, resp.Header, resp.Proto)
 		}
 	}
 }
 
-// A page may open a WebSocket to any host, because that is a GET. The daemon to which it is forwarded does not see
-// the page's origin.
-func TestWebPagesOpenNoWebSockets(t *testing.T) {
+// A page may open a WebSocket to any host, because that is a GET. The daemon to which it is forwarded does not see the
+// page's origin.
+func TestWebPagesCannotOpenWebSockets(t *testing.T) {
 	d, _, _ := serve(t, func(*Config) {})
 	addr := d.server.HTTPAddr().String()
 	elsewhere := job.NewID(2, 1)
@@ -364,35 +364,35 @@ func TestWebPagesOpenNoWebSockets(t *testing.T) {
 		}
 		resp.Body.Close()
 		if resp.StatusCode != want {
-			t.Errorf("origin %q: status %d, want %d", origin, resp.StatusCode, want)
+			t.Errorf("origin %q: got status %d, want %d", origin, resp.StatusCode, want)
 		}
 	}
 }
 
-func TestConfig(t *testing.T) {
+func TestHTTPBeyondLoopbackNeedsAToken(t *testing.T) {
 	for http, ok := range map[string]bool{
 		"127.0.0.1:80": true, "[::1]:80": true, "localhost:0": true, "": true, ":80": false, "0.0.0.0:80": false, "10.0.0.1:80": false, "x": false,
 	} {
 		cfg := DefaultConfig()
 		cfg.Self, cfg.HTTP = "p", http
 		if err := cfg.Validate(); (err == nil) != ok {
-			t.Errorf("http %q: %v", http, err)
+			t.Errorf("http %q: got %v, want valid %v", http, err, ok)
 		}
 	}
 	cfg := DefaultConfig()
 	cfg.Self, cfg.HTTP, cfg.TokenFile = "p", "0.0.0.0:80", "/some/file"
 	if err := cfg.Validate(); err != nil {
-		t.Errorf("with a token: %v", err)
+		t.Errorf("with a token: got %v, want no error", err)
 	}
 	for _, cfg := range []Config{{HTTPUser: "http"}, {Self: "p"}, {Self: "p", HTTPUser: "a b"}} {
 		if err := cfg.Validate(); err == nil {
-			t.Errorf("%+v was taken", cfg)
+			t.Errorf("accepted %+v, want an error", cfg)
 		}
 	}
 }
 
 // A server that stops ends its streams at once.
-func TestStopEndsStreams(t *testing.T) {
+func TestStopEndsStreamsAtOnce(t *testing.T) {
 	_, cfg, stop := serve(t, func(*Config) {})
 	c := client(t, ClientConfig{Socket: cfg.Socket})
 	opened := make(chan struct{})
@@ -416,6 +416,6 @@ func TestStopEndsStreams(t *testing.T) {
 	stop()
 	<-gone
 	if took := time.Since(began); took > stopWait {
-		t.Errorf("the stream ended after %s", took)
+		t.Errorf("the stream ended after %s, want at most %v", took, stopWait)
 	}
 }

@@ -1,6 +1,6 @@
 package api
 
-// The OpenAPI document says everything that a client needs: descriptions, words, bounds, errors, authorization.
+// The OpenAPI document has everything that a client needs: descriptions, words, bounds, errors, authorization.
 
 import (
 	"encoding/json"
@@ -78,22 +78,22 @@ func (s specSchema) isNumber() bool {
 	return strings.Contains(string(words), `"integer"`) || strings.Contains(string(words), `"number"`)
 }
 
-// wordy are the fields that have some words, and not just any text.
+// wordy are the fields that take some words, and not any text.
 var wordy = []string{"state", "job_state", "task_state", "kind", "condition", "health", "outcome", "action", "code", "schema", "partition", "stream"}
 
-// check reports what a field does not say. Requests have both bounds of their numbers.
+// check reports what the schema of a field lacks. Requests need both bounds of their numbers.
 func (s specSchema) check(t *testing.T, where, field string, request bool) {
 	t.Helper()
 	for _, inner := range append(s.AnyOf, s) {
 		if inner.isNumber() && (inner.Minimum == nil || request && inner.Maximum == nil) {
-			t.Errorf("%s: a number without its bounds", where)
+			t.Errorf("%s: got a number without bounds, want them", where)
 		}
 	}
 	if s.Items != nil {
 		s.Items.check(t, where+"[]", "", request)
 	}
 	if slices.Contains(wordy, field) && s.Ref == "" && len(s.Enum) == 0 && s.Type == "string" {
-		t.Errorf("%s: it does not say which words it can have", where)
+		t.Errorf("%s: got any text, want its words", where)
 	}
 }
 
@@ -115,7 +115,7 @@ func TestOpenAPIDescribesEverything(t *testing.T) {
 		for method, op := range methods {
 			where := strings.ToUpper(method) + " " + path
 			if op.Description == "" || op.Summary == "" {
-				t.Errorf("%s (%s): no description", where, op.OperationID)
+				t.Errorf("%s (%s): no description, want op.Description other than an empty text and op.Summary other than an empty text", where, op.OperationID)
 			}
 			for _, p := range op.Parameters {
 				params++
@@ -137,11 +137,11 @@ func TestOpenAPIDescribesEverything(t *testing.T) {
 		}
 	}
 	if fields < 200 || params < 40 {
-		t.Errorf("only %d fields and %d parameters were found", fields, params)
+		t.Errorf("got %d fields and %d parameters, want at least 200 and 40", fields, params)
 	}
 }
 
-// Every request that has a document refuses a field that it does not know: a misspelled option changes nothing unnoticed.
+// Every request with a document refuses an unknown field, so that a misspelled option never passes unnoticed.
 func TestRequestsRefuseUnknownFields(t *testing.T) {
 	full := documentOf("v")
 	schemas := full.Components.Schemas.Map()
@@ -149,7 +149,7 @@ func TestRequestsRefuseUnknownFields(t *testing.T) {
 	addRequests(full, schemas, strict)
 	for name := range strict {
 		if s := schemas[name]; s.Type == huma.TypeObject && s.AdditionalProperties != false {
-			t.Errorf("%s takes any field", name)
+			t.Errorf("%s accepts any field", name)
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
@@ -169,12 +169,12 @@ func TestRequestsRefuseUnknownFields(t *testing.T) {
 				target := strings.NewReplacer("jobs/{id}", "jobs/"+string(j.ID), "{id}", "amy").Replace(path)
 				status, _, body := amy.raw(t, strings.ToUpper(method), target, `{"nosuchfield": 1}`)
 				if status != http.StatusUnprocessableEntity || !strings.Contains(body, "nosuchfield") {
-					t.Errorf("%s: %d %s", target, status, body)
+					t.Errorf("%s: got %d %s, want 422 with the field", target, status, body)
 				}
 			}
 		}
 		if tried < 10 {
-			t.Errorf("only %d requests have a document", tried)
+			t.Errorf("got %d requests with a document, want at least 10", tried)
 		}
 	})
 }
@@ -190,7 +190,7 @@ func TestOpenAPIDocumentsErrors(t *testing.T) {
 				}
 			}
 			if _, ok := op.Responses["404"]; strings.Contains(path, "{") != ok {
-				t.Errorf("%s: 404 is documented: %v", where, ok)
+				t.Errorf("%s: 404 is documented: got %v, want it with an ID only", where, ok)
 			}
 			if _, ok := op.Responses["422"]; op.RequestBody != nil && !ok {
 				t.Errorf("%s: 422 is missing", where)
@@ -198,7 +198,7 @@ func TestOpenAPIDocumentsErrors(t *testing.T) {
 			for status, r := range op.Responses {
 				name := strings.TrimPrefix(r.Ref, "#/components/responses/")
 				if problem := doc.Components.Responses[name].Content[contentProb].Schema; r.Ref != "" && (problem == nil || problem.Ref != "#/components/schemas/Problem") {
-					t.Errorf("%s: %s refers to %s, which is no problem document", where, status, r.Ref)
+					t.Errorf("%s: got %s refers to %s, want a problem document", where, status, r.Ref)
 				}
 			}
 		}
@@ -208,19 +208,19 @@ func TestOpenAPIDocumentsErrors(t *testing.T) {
 func TestOpenAPISaysHowToConnect(t *testing.T) {
 	doc := document(t)
 	if len(doc.Servers) < 2 || doc.Servers[0].URL != "/" || !strings.Contains(doc.Servers[1].Description, "--unix-socket") {
-		t.Errorf("servers %+v", doc.Servers)
+		t.Errorf("servers: got %+v, want / and the socket", doc.Servers)
 	}
 	token := doc.Components.SecuritySchemes["token"]
 	if token.Type != "http" || token.Scheme != "bearer" || token.Description == "" {
-		t.Errorf("scheme %+v", token)
+		t.Errorf("scheme: got %+v, want a bearer token", token)
 	}
-	// The token or nothing: requests over the socket need none.
+	// The token or nothing, because requests over the socket need no token.
 	if len(doc.Security) != 2 || len(doc.Security[0]) != 1 || len(doc.Security[1]) != 0 {
-		t.Errorf("security %v", doc.Security)
+		t.Errorf("security: got %v, want the token or nothing", doc.Security)
 	}
 }
 
-// Each text describes something that has no description of its own, so nothing is said twice.
+// Each text describes something that has no other description, so that nothing is said twice.
 func TestOpenAPIWordsAreUsed(t *testing.T) {
 	doc := document(t)
 	said, ops := map[string]bool{}, map[string]bool{}

@@ -32,7 +32,7 @@ func page(t *testing.T, s *Server, path string) string {
 	w := httptest.NewRecorder()
 	s.handler(fromTCP).ServeHTTP(w, r)
 	if w.Code != http.StatusOK {
-		t.Fatalf("GET %s: %d %s", path, w.Code, w.Body)
+		t.Fatalf("GET %s: got %d %s, want 200", path, w.Code, w.Body)
 	}
 	return w.Body.String()
 }
@@ -41,7 +41,7 @@ func page(t *testing.T, s *Server, path string) string {
 func TestOpenAPI(t *testing.T) {
 	text := page(t, bareServer(t), "/openapi.json")
 	if again := page(t, bareServer(t), "/openapi.json"); again != text {
-		t.Error("the document is not always the same")
+		t.Errorf("the document is not always the same: got %v, want %v", again, text)
 	}
 	var doc struct {
 		OpenAPI string `json:"openapi"`
@@ -57,7 +57,7 @@ func TestOpenAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !regexp.MustCompile(`^3\.1\.\d+$`).MatchString(doc.OpenAPI) || doc.Info.Title == "" || doc.Info.Version == "" {
-		t.Errorf("openapi %q, info %+v", doc.OpenAPI, doc.Info)
+		t.Errorf("got openapi %q, info %+v, want version 3.1 with a title", doc.OpenAPI, doc.Info)
 	}
 	var lines []string
 	ids := map[string]bool{}
@@ -72,7 +72,7 @@ func TestOpenAPI(t *testing.T) {
 			}
 			lines = append(lines, line)
 			if op.OperationID == "" || ids[op.OperationID] || len(op.Responses) < 2 {
-				t.Errorf("%s: operation %q, %d responses", line, op.OperationID, len(op.Responses))
+				t.Errorf("%s: got operation %q with %d responses, want a unique ID and at least 2", line, op.OperationID, len(op.Responses))
 			}
 			ids[op.OperationID] = true
 		}
@@ -105,7 +105,7 @@ func TestOpenAPI(t *testing.T) {
 }
 
 // The page works on a host without internet access.
-func TestDocsLoadNothing(t *testing.T) {
+func TestDocsLoadNothingFromElsewhere(t *testing.T) {
 	text := page(t, bareServer(t), "/docs")
 	for _, bad := range []string{"<script", "http://", "https://", "<img", "<link", "src="} {
 		if strings.Contains(text, bad) {
@@ -119,8 +119,8 @@ func TestDocsLoadNothing(t *testing.T) {
 	}
 }
 
-// Each route has a row that says which verb does the same, and an example that names it.
-func TestDocsHaveLines(t *testing.T) {
+// Each route has a row with the verb of the same effect, and an example that names it.
+func TestDocsHaveAVerbAndAnExampleForEachRoute(t *testing.T) {
 	rt := newRouter(Config{}, Needs{}, nil, nil, newAdmission(nil), nil, slog.New(slog.DiscardHandler))
 	ops := map[string]bool{}
 	for op := range operations(rt.api.OpenAPI()) {
@@ -129,7 +129,7 @@ func TestDocsHaveLines(t *testing.T) {
 			t.Errorf("%s: no row in verbs", op.OperationID)
 		}
 		if lines := linesOf(op); !strings.HasPrefix(lines, "curl ") || strings.Contains(lines, "{id}") || !strings.Contains(lines, " localhost/") {
-			t.Errorf("%s: %s", op.OperationID, lines)
+			t.Errorf("%s: got %s, want a curl command for localhost", op.OperationID, lines)
 		}
 	}
 	for _, table := range []map[string]string{verbs, bodies} {
@@ -141,7 +141,7 @@ func TestDocsHaveLines(t *testing.T) {
 	}
 	for id, body := range bodies {
 		if !json.Valid([]byte(body)) {
-			t.Errorf("%s: %s", id, body)
+			t.Errorf("%s: got %s, want JSON", id, body)
 		}
 	}
 	for _, id := range []string{"submit-job", "offers"} {
@@ -151,15 +151,15 @@ func TestDocsHaveLines(t *testing.T) {
 	}
 }
 
-// Each format of the document is served, also after the daemon has forgotten its own copy, and none is made twice.
-func TestDocumentFormats(t *testing.T) {
+// Each format of the document is served, also after the daemon has dropped its own copy, and each is made once.
+func TestDocumentIsServedInEachFormat(t *testing.T) {
 	s := bareServer(t)
 	for path, begins := range map[string]string{
 		"/openapi.json": `{"components":`, "/openapi-3.0.json": `{"components":`, "/openapi.yaml": "components:\n", "/openapi-3.0.yaml": "components:\n",
 	} {
 		text := page(t, s, path)
 		if !strings.HasPrefix(text, begins) || !strings.Contains(text, "/v1/jobs/{id}/why") || strings.Contains(text, "/peer/v1") {
-			t.Errorf("%s: %.200s", path, text)
+			t.Errorf("%s: got %.200s, want the routes of clients only", path, text)
 		}
 		if page(t, s, path) != text {
 			t.Errorf("%s differs the second time", path)

@@ -11,8 +11,8 @@ import (
 	"github.com/musterhq/muster/api/view"
 )
 
-// paced is what a feed and a stream of events have in common: each calls wrote when it writes a batch, and change
-// gives it something to write.
+// pacedOnes are the feed and the stream of events, with what they have in common: each calls wrote when it writes a
+// batch, and change gives it something to write.
 type paced struct {
 	name  string
 	begin func(ctx context.Context, wrote func()) (change func())
@@ -42,9 +42,9 @@ func pacedOnes() []paced {
 	}
 }
 
-// A job that ends has two states within a few milliseconds, and the next one starts then. All that is told soon, although
-// the first of it was told at once.
-func TestChangesAfterAQuietTime(t *testing.T) {
+// A job that ends has two states within a few milliseconds, and the next job starts then. All of them are sent soon,
+// although the first state was sent at once.
+func TestChangesAfterAQuietTimeAreSentSoon(t *testing.T) {
 	for _, one := range pacedOnes() {
 		t.Run(one.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestChangesAfterAQuietTime(t *testing.T) {
 					sleep(t.Context(), 190*time.Millisecond)
 					synctest.Wait()
 					if len(writes) != 2 || writes[0] != 0 || writes[1] > 50*time.Millisecond {
-						t.Errorf("written after %v", writes)
+						t.Errorf("got writes after %v, want 2, the first at once, the second within 50 ms", writes)
 					}
 				}
 			})
@@ -72,9 +72,9 @@ func TestChangesAfterAQuietTime(t *testing.T) {
 	}
 }
 
-// Whatever the time between changes is, there are ten batches a second at most, and what has changed is never kept longer
-// than the pause of a feed.
-func TestBatchesASecond(t *testing.T) {
+// Whatever the time between changes is, there are at most ten batches a second, and no change is held longer than the
+// pause of a feed.
+func TestAtMostTenBatchesASecond(t *testing.T) {
 	for _, one := range pacedOnes() {
 		for _, gaps := range [][]time.Duration{{time.Millisecond}, {20 * time.Millisecond}, {51 * time.Millisecond}, {111 * time.Millisecond}, {201 * time.Millisecond}, {time.Millisecond, 249 * time.Millisecond}, {60 * time.Millisecond, 60 * time.Millisecond, 201 * time.Millisecond}} {
 			t.Run(fmt.Sprint(one.name, gaps), func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestBatchesASecond(t *testing.T) {
 					sleep(t.Context(), 5*time.Second)
 					synctest.Wait()
 					writes = nil
-					var first time.Time // change that is not written yet
+					var first time.Time // the oldest change that is not written yet
 					for i, began := 0, time.Now(); time.Since(began) < 20*time.Second; i++ {
 						n := len(writes)
 						if first.IsZero() {
@@ -95,7 +95,7 @@ func TestBatchesASecond(t *testing.T) {
 						synctest.Wait()
 						if len(writes) > n {
 							if late := writes[len(writes)-1].Sub(first); late > feedPause {
-								t.Fatalf("a change was kept for %s", late)
+								t.Fatalf("a change was held for %s, want at most %s", late, feedPause)
 							}
 							first = time.Time{}
 						}
@@ -108,7 +108,7 @@ func TestBatchesASecond(t *testing.T) {
 							}
 						}
 						if n > 10 {
-							t.Fatalf("%d batches in a second", n)
+							t.Fatalf("got %d batches in a second, want at most 10", n)
 						}
 					}
 				})

@@ -11,8 +11,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// What a name means is found out when the job is accepted. A name of two nodes means neither.
-func TestNamesArePinned(t *testing.T) {
+// The meaning of a name is decided when the job is accepted. A name of two nodes is refused.
+func TestNamesOfNodesAreResolvedOnSubmit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben", "cal")
 		amy, ben, cal := c.daemons[0], c.daemons[1], c.daemons[2]
@@ -34,13 +34,13 @@ func TestNamesArePinned(t *testing.T) {
 		} {
 			_, err := submit(change)
 			if !errors.Is(err, ErrBad) || !strings.HasPrefix(err.Error(), "invalid request: "+strings.Fields(what)[0]) || !strings.Contains(err.Error(), both[0]) || !strings.Contains(err.Error(), both[1]) {
-				t.Errorf("%s with a name of two nodes: %v", what, err)
+				t.Errorf("%s with a name of two nodes: got %v, want ErrBad with both IDs", what, err)
 			}
 			spec := job.DefaultSpec()
 			spec.Command = []string{"true"}
 			change(&spec)
 			if _, err := amy.client.Offers(t.Context(), spec); !errors.Is(err, ErrBad) {
-				t.Errorf("offers, %s: %v", what, err)
+				t.Errorf("offers, %s: got %v, want ErrBad", what, err)
 			}
 		}
 		j, err := submit(func(s *job.Spec) {
@@ -52,24 +52,24 @@ func TestNamesArePinned(t *testing.T) {
 			t.Fatal(err)
 		}
 		if want := []string{`nodelist: no node goes by "unknown"`}; !slices.Equal(j.Warnings, want) {
-			t.Errorf("warnings %q, want %q", j.Warnings, want)
+			t.Errorf("warnings: got %q, want %q", j.Warnings, want)
 		}
 		if again, err := amy.client.Job(t.Context(), j.ID); err != nil || again.Warnings != nil {
-			t.Errorf("later: warnings %q, %v", again.Warnings, err)
+			t.Errorf("later: got warnings %q, %v, want none", again.Warnings, err)
 		}
 		many, err := submit(func(s *job.Spec) { s.Exclude = strings.Fields("ben2 b3 b4 b5 b6 b7 b8 b9 b10 b11") })
 		if want := `exclude: no node goes by "ben2", "b3", "b4", "b5", "b6", "b7", "b8", "b9" and 2 more names`; err != nil || len(many.Warnings) != 1 || many.Warnings[0] != want {
-			t.Errorf("warnings %q, %v, want %q", many.Warnings, err, want)
+			t.Errorf("warnings: got %q, %v, want %q", many.Warnings, err, want)
 		}
 		want := "amy=" + string(amy.peer) + " a* unknown ben=" + string(cal.peer) + " ben=" + string(ben.peer)
 		if got := strings.Join(append(j.Spec.NodeList, j.Spec.Exclude...), " "); got != want {
-			t.Errorf("pinned %s, want %s", got, want)
+			t.Errorf("got nodes %s, want %s", got, want)
 		}
 	})
 }
 
-// For 1,024 names the 10,000 members are looked through once for each length of a name.
-func TestPinsOfManyMembers(t *testing.T) {
+// For 1,024 names the 10,000 members are searched once for each length of a name.
+func TestNamesAreResolvedWithOneSearchOfTheMembers(t *testing.T) {
 	n := namedMembers{byName: map[string][]Member{}, byEnd: map[int]map[string][]int{}}
 	for i := range 10_000 {
 		m := Member{Peer: job.Peer("12D3KooW" + strings.Repeat(string(rune('a'+i%26)), 30) + job.NewID(7, uint64(i)).Group().String() + string(job.NewID(7, uint64(i)))), Name: "n" + string(job.NewID(7, uint64(i)))}
@@ -82,15 +82,16 @@ func TestPinsOfManyMembers(t *testing.T) {
 	}
 	out, err := n.pin("nodelist", list)
 	if err != nil || len(out) != len(list) || !strings.HasSuffix(out[1], "="+string(n.all[9].Peer)) {
-		t.Fatalf("%v, %v", out[:2], err)
+		t.Fatalf("got %v, %v, want all names resolved", out[:2], err)
 	}
 	if len(n.byEnd) != 1 {
-		t.Errorf("the members were looked through %d times for names of one length", len(n.byEnd))
+		t.Errorf("the members were searched %d times for names of one length, want 1", len(n.byEnd))
 	}
 }
 
-// What a job prefers in vain is most likely misspelt. Nobody is warned if a node may have it of which nothing is known.
-func TestPreferenceThatNoNodeMeets(t *testing.T) {
+// A preference that no node meets is most likely misspelt. There is no warning if a node about which nothing is known
+// may meet it.
+func TestPreferenceThatNoNodeMeetsIsAWarning(t *testing.T) {
 	profile := func(peer job.Peer, own, signed map[string]string) Member {
 		return Member{Peer: peer, Profile: contract.Profile{Peer: peer, Labels: own, Signed: signed}}
 	}
@@ -111,7 +112,7 @@ func TestPreferenceThatNoNodeMeets(t *testing.T) {
 	} {
 		s := job.Spec{Prefer: c.prefer, TrustedLabels: c.trusted}
 		if got := unmet(s.Preferences(), c.members); !slices.Equal(got, c.want) {
-			t.Errorf("%q, trusted %v: %q, want %q", c.prefer, c.trusted, got, c.want)
+			t.Errorf("%q, trusted %v: got %q, want %q", c.prefer, c.trusted, got, c.want)
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
@@ -119,7 +120,7 @@ func TestPreferenceThatNoNodeMeets(t *testing.T) {
 		spec := job.DefaultSpec()
 		spec.Command, spec.Prefer = []string{"true"}, "rack=r9:3"
 		if j, err := amy.client.Submit(t.Context(), spec, ""); err != nil || !slices.Equal(j.Warnings, []string{`prefer: no node meets "rack=r9"`}) {
-			t.Errorf("%q, %v", j.Warnings, err)
+			t.Errorf("got %q, %v, want one warning about rack=r9", j.Warnings, err)
 		}
 	})
 }

@@ -1,6 +1,6 @@
 package api
 
-// What a daemon that lies about its own node can do to the totals of the others: nothing.
+// A daemon that lies about its own node has no effect on the totals of the others.
 
 import (
 	"math"
@@ -11,7 +11,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// absurd are documents of a node that no node has.
+// absurd are documents of a node that are impossible.
 func absurd(of func() Node) map[string]Node {
 	one := func(change func(n *Node)) Node {
 		n := of()
@@ -43,9 +43,9 @@ func absurd(of func() Node) map[string]Node {
 	}
 }
 
-// A member that tells what cannot be is left out by name, and counts for nothing, asked and from the picture. Its totals,
-// where they are asked for, are true here: TestAbsurdTotals has others.
-func TestAbsurdNodes(t *testing.T) {
+// A member with impossible values is named and left out, with and without the picture. Its totals, where they are asked
+// for, are true here: TestImpossibleTotalsAreNotBelieved has false ones.
+func TestImpossibleNodesAreLeftOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
@@ -67,15 +67,15 @@ func TestAbsurdNodes(t *testing.T) {
 			for _, how := range []string{"asked", "from the picture"} {
 				l, err := amy.client.Nodes(t.Context())
 				if err != nil || len(l.Partial) != 1 || len(l.Items) != 2 || l.Items[1].State != NodeSuspect {
-					t.Errorf("%s, %s: %+v, %v", name, how, l, err)
+					t.Errorf("%s, %s: got %+v, %v, want ben left out and suspect", name, how, l, err)
 				}
 				if d, err := amy.client.Node(t.Context(), string(ben.peer)); err != nil || d.State != NodeSuspect {
-					t.Errorf("%s, %s: %+v, %v", name, how, d, err)
+					t.Errorf("%s, %s: got %+v, %v, want a suspect node", name, how, d, err)
 				}
 				s, err := amy.client.Stats(t.Context())
 				if err != nil || s.CPUs.Total > truth.CPUs.Total || s.CPUs.Free < 0 || s.Memory.Total > truth.Memory.Total || s.Memory.Free < 0 ||
 					s.GPUs.Total > truth.GPUs.Total || s.GPUs.Free < 0 || len(s.Models) > len(truth.Models) {
-					t.Errorf("%s, %s: %+v, %v", name, how, s, err)
+					t.Errorf("%s, %s: got %+v, %v, want totals no larger than the truth", name, how, s, err)
 				}
 				synctest.Wait()
 			}
@@ -83,8 +83,8 @@ func TestAbsurdNodes(t *testing.T) {
 	})
 }
 
-// What a daemon tells in sum, or measures, is no more believed than its node.
-func TestAbsurdTotals(t *testing.T) {
+// A daemon's totals and measurements are believed no more than its node.
+func TestImpossibleTotalsAreNotBelieved(t *testing.T) {
 	minus, many := -0.5, 1e9
 	for name, change := range map[string]func(s *Stats){
 		"state of nodes": func(s *Stats) { s.Nodes = map[NodeState]int{"fine": 1} },
@@ -115,7 +115,7 @@ func TestAbsurdTotals(t *testing.T) {
 		`{"measured": {"usage": null, "memory_used": [1], "utilization": [1], "temperature": [1], "power": [-1]}}`,
 	} {
 		if _, err := parseFeedLine([]byte(line)); err == nil {
-			t.Errorf("%s is believed", line)
+			t.Errorf("%s is believed, want an error", line)
 		}
 	}
 }

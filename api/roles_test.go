@@ -35,8 +35,8 @@ func (d *daemon) asDaemon(t *testing.T, method, path string) (int, string) {
 	return resp.StatusCode, string(text[:n])
 }
 
-// TestRolesOfCallers checks each route that is open to daemons, with each role.
-func TestRolesOfCallers(t *testing.T) {
+// TestRolesOfDaemonsDecideOnRoutes checks each route that is open to daemons, with each role.
+func TestRolesOfDaemonsDecideOnRoutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		amy := newCluster(t, "amy").daemons[0]
 		j := amy.put(running(amy.newJob(1), amy))
@@ -63,27 +63,27 @@ func TestRolesOfCallers(t *testing.T) {
 				worker := len(roles) > 0 && roles[0] == roleWorker
 				want := may == schedulers || may == workers && !worker
 				if denied := status == http.StatusForbidden && strings.Contains(text, "role "); denied != want {
-					t.Errorf("%s by a daemon with %v: %d %s", route, roles, status, text)
+					t.Errorf("%s by a daemon with %v: got %d %s, want denied %v", route, roles, status, text, want)
 				}
 				if may == nobody && status != http.StatusNotFound && status != http.StatusMethodNotAllowed {
-					t.Errorf("%s by a daemon with %v: %d %s", route, roles, status, text)
+					t.Errorf("%s by a daemon with %v: got %d %s, want that there is no such route", route, roles, status, text)
 				}
 			}
 			if status, text := amy.asDaemon(t, http.MethodGet, id); status != http.StatusOK || strings.Contains(text, "s3cret") {
-				t.Errorf("a daemon with %v speaks for a user: %d %s", roles, status, text)
+				t.Errorf("a daemon with %v asks for a user: got %d %s, want the job without its secret", roles, status, text)
 			}
 		}
 		if len(amy.asked) != 0 {
-			t.Errorf("done nevertheless: %v", amy.asked)
+			t.Errorf("asked %v, want nothing", amy.asked)
 		}
 		amy.mu.Lock()
 		amy.callers = []string{roleScheduler}
 		amy.mu.Unlock()
 		if status, text := amy.asDaemon(t, http.MethodGet, id); status != http.StatusOK || !strings.Contains(text, "s3cret") {
-			t.Errorf("a scheduler does not speak for its users: %d %s", status, text)
+			t.Errorf("a scheduler asks for its user: got %d %s, want the job with its secret", status, text)
 		}
 		if status, text := amy.asDaemon(t, http.MethodPost, id+"/cancel"); status != http.StatusOK {
-			t.Errorf("a scheduler's cancel: %d %s", status, text)
+			t.Errorf("a scheduler's cancel: got %d %s, want 200", status, text)
 		}
 	})
 }

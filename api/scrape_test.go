@@ -1,6 +1,6 @@
 package api
 
-// Metrics of all nodes through one daemon, and what daemons that lie and tokens of others get.
+// Metrics of all nodes through one daemon, false answers of daemons, and wrong tokens.
 
 import (
 	"bytes"
@@ -37,44 +37,45 @@ func (m measured) Collect(_ context.Context, sees func(string) bool, to chan<- p
 	}
 }
 
-// One address is enough: the list leads to each node, and each answers through the daemon that was asked.
-func TestScrapeThroughOne(t *testing.T) {
+// One address suffices: the list has an entry for each node, and each answers through the daemon that was asked.
+func TestMetricsOfAllNodesComeThroughOneDaemon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben", "cat")
 		amy := c.daemons[0]
 		status, kind, text := amy.raw(t, "GET", "/v1/metrics/targets", "")
 		var list []Target
 		if err := json.Unmarshal([]byte(text), &list); err != nil || status != 200 || kind != "application/json" || len(list) != 3 {
-			t.Fatalf("targets: %d %s %v: %s", status, kind, err, text)
+			t.Fatalf("targets: got %d %s %v: %s, want 3 in JSON", status, kind, err, text)
 		}
 		for _, x := range list {
 			name := x.Labels["node"]
 			if len(x.Targets) != 1 || x.Targets[0] != "127.0.0.1:1" || x.Labels["instance"] != name || x.Labels["node_id"] == "" {
-				t.Errorf("target %+v", x)
+				t.Errorf("target: got %+v, want the address of amy with the labels of the node", x)
 			}
 			status, kind, text := amy.raw(t, "GET", x.Labels["__metrics_path__"], "")
 			if status != 200 || kind != contentMetrics || !strings.Contains(text, `muster_task_cpus{node="`+name+`",user="bob"} 1`) {
-				t.Errorf("%s: %d %s %s", name, status, kind, text)
+				t.Errorf("%s: got %d %s %s, want the metrics of the node", name, status, kind, text)
 			}
 		}
 		if _, _, text := amy.raw(t, "GET", "/metrics", ""); !strings.Contains(text, `muster_task_cpus{node="amy",user="eve"} 1`) || !strings.Contains(text, "muster_api_streams") {
-			t.Errorf("/metrics: %s", text)
+			t.Errorf("/metrics: got %s, want the task and the streams", text)
 		}
 		if status, _, _ := amy.raw(t, "GET", "/v1/nodes/nobody/metrics", ""); status != http.StatusNotFound {
-			t.Errorf("no such node: %d", status)
+			t.Errorf("an unknown node: got status %d, want 404", status)
 		}
 		c.daemons[1].silence()
 		began := time.Now()
 		if status, _, _ := amy.raw(t, "GET", "/v1/nodes/ben/metrics", ""); status != http.StatusServiceUnavailable || time.Since(began) > scrapeWait+time.Second {
-			t.Errorf("a silent node: %d after %s", status, time.Since(began))
+			t.Errorf("a silent node: got status %d after %s, want 503 in time", status, time.Since(began))
 		}
 	})
 }
 
 func (d *daemon) silence() { close(d.silent) }
 
-// What another daemon answers is metrics or nothing, and never what a browser could take for a page.
-func TestScrapeOfALiar(t *testing.T) {
+// An answer of another daemon is passed on as metrics or not at all, and never as anything that a browser would show as
+// a page.
+func TestMetricsOfALyingDaemonAreCleaned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
@@ -112,19 +113,19 @@ func TestScrapeOfALiar(t *testing.T) {
 			switch {
 			case name == "nothing":
 				if status != 200 || text != "" || kind != contentMetrics {
-					t.Errorf("%s: %d %s %q", name, status, kind, text)
+					t.Errorf("%s: got %d %s %q, want empty metrics", name, status, kind, text)
 				}
 			case lie.want == "" && (status != http.StatusServiceUnavailable || kind != contentProb):
-				t.Errorf("%s: %d %s %.200q", name, status, kind, text)
+				t.Errorf("%s: got %d %s %.200q, want 503", name, status, kind, text)
 			case lie.want != "" && (status != 200 || kind != contentMetrics || text != lie.want):
-				t.Errorf("%s: %d %s %q", name, status, kind, text)
+				t.Errorf("%s: got %d %s %q, want %q", name, status, kind, text, lie.want)
 			}
 		}
 	})
 }
 
-// With the setting visibility own, metrics name no users but the one who asks.
-func TestSightsInMetrics(t *testing.T) {
+// With the setting visibility own, metrics name no user but the one who asks.
+func TestMetricsHideOtherUsers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		for _, d := range c.daemons {
@@ -132,14 +133,15 @@ func TestSightsInMetrics(t *testing.T) {
 		}
 		for _, path := range []string{"/metrics", "/v1/nodes/amy/metrics", "/v1/nodes/ben/metrics"} {
 			if _, _, text := c.daemons[0].raw(t, "GET", path, ""); !strings.Contains(text, `user="bob"`) || strings.Contains(text, `user="eve"`) {
-				t.Errorf("%s for bob: %s", path, text)
+				t.Errorf("%s for bob: got %s, want bob only", path, text)
 			}
 		}
 	})
 }
 
-// The token for metrics opens them, of all users, and nothing else. The other token goes on opening everything.
-func TestTokenForMetrics(t *testing.T) {
+// The token for metrics gives access to them, of all users, and to nothing else. The other token still gives access to
+// everything.
+func TestTokenForMetricsOpensNothingElse(t *testing.T) {
 	dir := t.TempDir()
 	all, own := filepath.Join(dir, "all"), filepath.Join(dir, "own")
 	write := func(file, token string) {
@@ -169,11 +171,11 @@ func TestTokenForMetrics(t *testing.T) {
 	for _, path := range []string{"/metrics", "/v1/metrics/targets", "/v1/nodes/" + d.name + "/metrics"} {
 		for token, want := range map[string]int{"metrics-metrics-metrics": 200, "everything-everything": 200, "metrics": 401, "": 401} {
 			if status, text := ask("GET", path, token); status != want {
-				t.Errorf("%s with %q: %d %s", path, token, status, text)
+				t.Errorf("%s with %q: got %d %s, want %d", path, token, status, text, want)
 			}
 		}
 		if _, text := ask("GET", path, "metrics-metrics-metrics"); !strings.Contains(text, `user="eve"`) && !strings.Contains(text, "targets") {
-			t.Errorf("%s: the token for metrics reads those of all users: %s", path, text)
+			t.Errorf("%s: got %s, want those of all users with the token for metrics", path, text)
 		}
 	}
 	for _, request := range []string{
@@ -183,30 +185,30 @@ func TestTokenForMetrics(t *testing.T) {
 	} {
 		method, path, _ := strings.Cut(request, " ")
 		if status, text := ask(method, path, "metrics-metrics-metrics"); status != http.StatusForbidden {
-			t.Errorf("%s with the token for metrics: %d %.200s", request, status, text)
+			t.Errorf("%s with the token for metrics: got %d %.200s, want 403", request, status, text)
 		}
 	}
-	if status, _ := ask("GET", "/docs", ""); status != http.StatusOK { // for everybody: it says nothing of the cluster
-		t.Errorf("/docs without a token: %d", status)
+	if status, _ := ask("GET", "/docs", ""); status != http.StatusOK { // for everybody, because it says nothing about the cluster
+		t.Errorf("/docs without a token: got status %d, want 200", status)
 	}
 	write(own, "everything-everything")
 	if err := d.server.ReadToken(); err == nil || !strings.Contains(err.Error(), "make another one") {
-		t.Errorf("one token for both: %v", err)
+		t.Errorf("one token for both: got %v, want an error with the way out", err)
 	}
 	write(own, "another-token-for-metrics")
 	if err := d.server.ReadToken(); err != nil {
 		t.Fatal(err)
 	}
 	if status, _ := ask("GET", "/metrics", "metrics-metrics-metrics"); status != http.StatusUnauthorized {
-		t.Errorf("the token of before: %d", status)
+		t.Errorf("the former token: got status %d, want 401", status)
 	}
 	cfg.TokenFile = ""
 	if err := cfg.Validate(); err == nil {
-		t.Error("a token for metrics without one for the rest is accepted, although everything is open then")
+		t.Error("a token for metrics without one for the rest was accepted, although everything is open then")
 	}
 }
 
-// FuzzCleaned gives any bytes as the metrics of another daemon: what is passed on is metrics without times, and is bounded.
+// FuzzCleaned passes any bytes as the metrics of another daemon. The result is metrics without times, and is bounded.
 func FuzzCleaned(f *testing.F) {
 	for _, text := range []string{
 		"", "muster_a 1\n", "# HELP muster_a x\n# TYPE muster_a histogram\nmuster_a_bucket{le=\"1\"} 1\nmuster_a_bucket{le=\"+Inf\"} 2\nmuster_a_sum 3\nmuster_a_count 2\n",
@@ -224,7 +226,7 @@ func FuzzCleaned(f *testing.F) {
 		parser := expfmt.NewTextParser(model.LegacyValidation)
 		families, err := parser.TextToMetricFamilies(bytes.NewReader(out))
 		if err != nil {
-			t.Fatalf("%q becomes %q: %v", text, out, err)
+			t.Fatalf("%q becomes %q: got %v, want metrics", text, out, err)
 		}
 		for name, family := range families {
 			for _, m := range family.GetMetric() {
@@ -257,7 +259,8 @@ var manyNames = func() (all []*prometheus.Desc) {
 	return all
 }()
 
-// BenchmarkMetrics measures a scrape of a daemon with 100 tasks: of its own, as Prometheus asks, and through another.
+// BenchmarkMetrics measures a scrape of a daemon with 100 tasks: its own, as Prometheus asks for it, and through
+// another.
 func BenchmarkMetrics(b *testing.B) {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -288,8 +291,8 @@ func BenchmarkMetrics(b *testing.B) {
 	})
 }
 
-// What is gathered together is in order, also if two registries have a family of the same name.
-func TestTogether(t *testing.T) {
+// Metrics gathered from several registries are in order, also if two registries have a family of the same name.
+func TestGatheredMetricsAreInOrder(t *testing.T) {
 	gauge := func(name, label string) *prometheus.Registry {
 		reg := prometheus.NewRegistry()
 		reg.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: "A figure.", ConstLabels: prometheus.Labels{"of": label}}))
@@ -309,7 +312,7 @@ func TestTogether(t *testing.T) {
 			got += fmt.Sprintf("%s:%d ", f.GetName(), len(f.GetMetric()))
 		}
 		if err != nil || got != c.want {
-			t.Errorf("%v: %s, %v, want %s", c.names, got, err, c.want)
+			t.Errorf("%v: got %s, %v, want %s", c.names, got, err, c.want)
 		}
 	}
 	bad := collect(func(ch chan<- prometheus.Metric) {
@@ -318,7 +321,7 @@ func TestTogether(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(bad)
 	if families, err := (together{gauge("a", ""), reg}).Gather(); err == nil || len(families) != 1 {
-		t.Errorf("%v, %v", families, err)
+		t.Errorf("got %v, %v, want an error and one family", families, err)
 	}
 }
 

@@ -41,7 +41,7 @@ func (d *daemon) raw(t *testing.T, method, path, body string, header ...string) 
 	return resp.StatusCode, resp.Header.Get("Content-Type"), string(text)
 }
 
-func TestSubmit(t *testing.T) {
+func TestSubmitWithAKeyIsIdempotent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		amy := newCluster(t, "amy").daemons[0]
 		spec := job.DefaultSpec()
@@ -49,22 +49,22 @@ func TestSubmit(t *testing.T) {
 		spec.Resources.Memory = 8 << 30
 		j, err := amy.client.Submit(t.Context(), spec, "key-1")
 		if err != nil || j.Schema != SchemaJob || j.User != "amy" || j.Resources.Memory != 8<<30 || j.Spec.Resources.Memory != 8<<30 || j.Copies != 1 {
-			t.Fatalf("Submit = %+v, %v", j, err)
+			t.Fatalf("Submit = %+v, %v, want the job of amy with 8 GiB", j, err)
 		}
 		again, err := amy.client.Submit(t.Context(), spec, "key-1")
 		if err != nil || again.ID != j.ID {
-			t.Errorf("a second Submit under one key = %s, %v; want %s", again.ID, err, j.ID)
+			t.Errorf("a second Submit with one key = %s, %v; want %s", again.ID, err, j.ID)
 		}
 		status, _, body := amy.raw(t, "POST", "/v1/jobs", `{"command":["true"]}`)
 		var created Job
 		if err := json.Unmarshal([]byte(body), &created); err != nil || status != http.StatusCreated || created.Priority != 50 || created.ID == "" {
-			t.Errorf("defaults: %d %s", status, body)
+			t.Errorf("defaults: got %d %s, want a job of priority 50", status, body)
 		}
 	})
 }
 
 // A job file of exactly the allowed size is accepted and returned, whatever characters it contains.
-func TestSubmitOfTheLargest(t *testing.T) {
+func TestLargestJobFileIsAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		amy := newCluster(t, "amy").daemons[0]
 		spec := job.DefaultSpec()
@@ -76,16 +76,16 @@ func TestSubmitOfTheLargest(t *testing.T) {
 		spec.Script += strings.Repeat("<", job.MaxSpecBytes-len(text))
 		j, err := amy.client.Submit(t.Context(), spec, "key")
 		if err != nil || j.Spec == nil || j.Spec.Script != spec.Script {
-			t.Fatalf("submit: %v", err)
+			t.Fatalf("submit: got error %v, want the same script", err)
 		}
 		got, err := amy.client.Job(t.Context(), j.ID)
 		if err != nil || got.Spec == nil || got.Spec.Script != spec.Script {
-			t.Errorf("the job is told as another: %v", err)
+			t.Errorf("Job: got error %v, want the same script", err)
 		}
 	})
 }
 
-func TestSubmitIsStrict(t *testing.T) {
+func TestSubmitRefusesMalformedJobFiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		amy := newCluster(t, "amy").daemons[0]
 		for _, c := range []struct {
@@ -115,22 +115,22 @@ func TestSubmitIsStrict(t *testing.T) {
 			status, kind, body := amy.raw(t, "POST", "/v1/jobs", c.body)
 			var p Problem
 			if err := json.Unmarshal([]byte(body), &p); err != nil || kind != contentProb {
-				t.Fatalf("%.60s: %s %s: %v", c.body, kind, body, err)
+				t.Fatalf("%.60s: got %s %s: %v, want a problem document", c.body, kind, body, err)
 			}
 			if status != c.status || p.Status != c.status || p.Code != c.code || p.Type != problemType+c.code || !strings.Contains(p.Error(), c.says) {
-				t.Errorf("%.60s: %d %s", c.body, status, body)
+				t.Errorf("%.60s: got %d %s, want %d, %s: %s", c.body, status, body, c.status, c.code, c.says)
 			}
 			if len(body) > 2000 {
-				t.Errorf("%.60s: the problem repeats the request: %d bytes", c.body, len(body))
+				t.Errorf("%.60s: the problem repeats the request: got %d bytes, want at most 2000", c.body, len(body))
 			}
 		}
 		if len(amy.jobs) != 0 {
-			t.Errorf("%d jobs were taken", len(amy.jobs))
+			t.Errorf("got %d jobs, want 0", len(amy.jobs))
 		}
 	})
 }
 
-func TestNoMatch(t *testing.T) {
+func TestSubmitOfAnImpossibleJobIsExplained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		amy := newCluster(t, "amy").daemons[0]
 		amy.noMatch = &contract.Explanation{
@@ -143,11 +143,11 @@ func TestNoMatch(t *testing.T) {
 		var p *Problem
 		if !errors.Is(err, ErrNoMatch) || errors.Is(err, ErrBad) || !errors.As(err, &p) || p.Explanation == nil ||
 			p.Explanation.Clauses[0].Fails[0].Reason != "has 8" || !strings.Contains(err.Error(), "no node has 64") {
-			t.Errorf("Submit = %v (%+v)", err, p)
+			t.Errorf("Submit = %v (%+v), want ErrNoMatch with the explanation", err, p)
 		}
 		spec.Hold = true
 		if _, err := amy.client.Submit(t.Context(), spec, ""); err != nil {
-			t.Errorf("on hold: %v", err)
+			t.Errorf("a held job: got %v, want no error", err)
 		}
 	})
 }
@@ -189,21 +189,21 @@ func TestErrorsAreTyped(t *testing.T) {
 			"long reason":     {first(amy.client.Cancel(ctx, mine.ID, Change{Reason: strings.Repeat("x", maxReason+1)})), ErrBad},
 		} {
 			if !errors.Is(c.got, c.want) || strings.Contains(c.got.Error(), "\n") {
-				t.Errorf("%s: %v, want %v", name, c.got, c.want)
+				t.Errorf("%s: got %v, want %v", name, c.got, c.want)
 			}
 		}
 		if _, err := amy.Get(ctx, mine.ID); err != nil || len(amy.asked) != 1 {
-			t.Errorf("changes came through: %v", amy.asked)
+			t.Errorf("got requests %v, want one: the others must be refused", amy.asked)
 		}
 		for _, path := range []string{"/v2/jobs", "/v1/jobs?nope=1", "/v1/jobs/x/y/z", "/peer/v1/attempts/" + job.Attempt{Job: mine.ID, N: 1}.String() + "/logs"} {
 			if status, kind, body := amy.raw(t, "GET", path, ""); (status != 404 && status != 422) || kind != contentProb {
-				t.Errorf("GET %s: %d %s %s", path, status, kind, body)
+				t.Errorf("GET %s: got %d %s %s, want a problem document", path, status, kind, body)
 			}
 		}
 	})
 }
 
-func TestOperatorRoutes(t *testing.T) {
+func TestOperatorsInviteJoinAndRevoke(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
@@ -211,19 +211,19 @@ func TestOperatorRoutes(t *testing.T) {
 		ctx := t.Context()
 		inv, err := amy.client.Invite(ctx, InviteRequest{TTL: 90, Uses: 2, Roles: []string{"worker"}})
 		if err != nil || inv.Token != "tok" || inv.Schema != SchemaInvitation || inv.ExpiresAt.Location() != time.UTC {
-			t.Errorf("Invite = %+v, %v", inv, err)
+			t.Errorf("Invite = %+v, %v, want the token with its end in UTC", inv, err)
 		}
 		if j, err := amy.client.Join(ctx, []string{"/ip4/1.2.3.4"}, "good"); err != nil || j.Cluster != "c1" {
-			t.Errorf("Join = %+v, %v", j, err)
+			t.Errorf("Join = %+v, %v, want cluster c1", j, err)
 		}
 		if _, err := amy.client.Join(ctx, []string{"/ip4/1.2.3.4"}, "bad"); !errors.Is(err, ErrDenied) {
-			t.Errorf("Join with a bad token = %v", err)
+			t.Errorf("Join with a bad token = %v, want ErrDenied", err)
 		}
 		if err := amy.client.Revoke(ctx, ben.peer, "stolen", true); err != nil {
 			t.Error(err)
 		}
 		if err := amy.client.Revoke(ctx, amy.peer, "", false); !errors.Is(err, ErrConflict) {
-			t.Errorf("revoking oneself = %v", err)
+			t.Errorf("revoking oneself = %v, want ErrConflict", err)
 		}
 		if err := amy.client.Restore(ctx, ben.peer); err != nil {
 			t.Error(err)
@@ -233,21 +233,21 @@ func TestOperatorRoutes(t *testing.T) {
 		}
 		d, err := amy.client.Daemon(ctx, true)
 		if err != nil || d.Config[0].Origin != "flag" || d.Facts[0].Name != "driver" || d.Schema != SchemaDaemon {
-			t.Errorf("Daemon = %+v, %v", d, err)
+			t.Errorf("Daemon = %+v, %v, want the setting and the fact", d, err)
 		}
 		peers, err := amy.client.Peers(ctx)
 		if err != nil || len(peers.Items) != 2 || !peers.Items[0].Self || peers.Items[1].Self {
-			t.Errorf("Peers = %+v, %v", peers, err)
+			t.Errorf("Peers = %+v, %v, want 2, the first itself", peers, err)
 		}
 		amy.revoked = []RevokedMember{{Peer: "gone", Name: "zoe", PeerRevocation: PeerRevocation{At: time.Unix(1, 0).UTC(), By: ben.peer, Reason: "sold"}}}
 		peers, err = amy.client.Peers(ctx)
 		if err != nil || len(peers.Items) != 3 || peers.Items[2].State != PeerRevoked || peers.Items[2].Revoked == nil || peers.Items[2].Revoked.Reason != "sold" {
-			t.Errorf("Peers = %+v, %v", peers, err)
+			t.Errorf("Peers = %+v, %v, want 3, the last revoked", peers, err)
 		}
 	})
 }
 
-func TestReadyAndMetrics(t *testing.T) {
+func TestReadyReportsWhyADaemonIsNotReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		amy := newCluster(t, "amy").daemons[0]
 		if err := amy.client.Ready(t.Context()); err != nil {
@@ -255,14 +255,14 @@ func TestReadyAndMetrics(t *testing.T) {
 		}
 		amy.notReady = errors.New("the journal replays")
 		if err := amy.client.Ready(t.Context()); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "journal replays") {
-			t.Errorf("Ready = %v", err)
+			t.Errorf("Ready = %v, want ErrUnavailable: journal replays", err)
 		}
 		if status, _, body := amy.raw(t, "GET", "/health", ""); status != 200 || !strings.Contains(body, SchemaHealth) {
-			t.Errorf("health: %d %s", status, body)
+			t.Errorf("health: got %d %s, want 200", status, body)
 		}
 		_, _, text := amy.raw(t, "GET", "/metrics", "")
 		if !strings.Contains(text, `muster_api_requests_total{route="GET /ready",status="503"} 1`) {
-			t.Errorf("metrics: %s", text)
+			t.Errorf("metrics: got %s, want one request with status 503", text)
 		}
 	})
 }
@@ -272,13 +272,13 @@ func TestHugeHeaderIsRefused(t *testing.T) {
 		amy := newCluster(t, "amy").daemons[0]
 		status, _, _ := amy.raw(t, "GET", "/health", "", "X-Big", strings.Repeat("a", 2*maxHeader))
 		if status != http.StatusRequestHeaderFieldsTooLarge {
-			t.Errorf("status %d", status)
+			t.Errorf("status %d, want 431", status)
 		}
 	})
 }
 
-// A commit may take longer than the deadline of the request's body.
-func TestSlowSubmit(t *testing.T) {
+// A commit may take longer than the deadline for the request's body.
+func TestSubmitMayTakeLongerThanTheBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy := c.daemons[0]
@@ -286,13 +286,13 @@ func TestSlowSubmit(t *testing.T) {
 		spec := job.DefaultSpec()
 		spec.Command = []string{"true"}
 		if _, err := amy.client.Submit(t.Context(), spec, ""); err != nil {
-			t.Errorf("Submit = %v", err)
+			t.Errorf("Submit = %v, want no error", err)
 		}
 	})
 }
 
 // The server does not wait for a client that sends only half a job file.
-func TestStalledBody(t *testing.T) {
+func TestRequestWithAStalledBodyTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		amy := newCluster(t, "amy").daemons[0]
 		conn, err := amy.front.dial(t.Context())
@@ -307,7 +307,7 @@ func TestStalledBody(t *testing.T) {
 		}
 		resp.Body.Close()
 		if took := time.Since(began); took != bodyTimeout || resp.StatusCode != http.StatusRequestTimeout {
-			t.Errorf("after %s: %s", took, resp.Status)
+			t.Errorf("got %[2]s after %[1]s, want 408 after %[3]s", took, resp.Status, bodyTimeout)
 		}
 	})
 }
@@ -319,19 +319,19 @@ func FuzzDecodeSpec(f *testing.F) {
 		spec, err := decodeSpec(body)
 		if err != nil {
 			if p := problemOf(err); p.Status < 400 || p.Code == codeInternal {
-				t.Errorf("%q: %v is %+v", body, err, p)
+				t.Errorf("%q: got %v as %+v, want a client's error", body, err, p)
 			}
 			return
 		}
 		if err := spec.Validate(); err != nil {
-			t.Errorf("%q was taken: %v", body, err)
+			t.Errorf("%q was accepted: got %v, want a valid job file", body, err)
 		}
 		text, err := json.Marshal(spec)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if again, err := decodeSpec(text); err != nil {
-			t.Errorf("%s came of %q and is refused: %+v %v", text, body, again, err)
+			t.Errorf("got %s from %q, and then %+v, %v, want that it is accepted again", text, body, again, err)
 		}
 	})
 }
@@ -346,7 +346,7 @@ func FuzzReadEvents(f *testing.F) {
 }
 
 // For any jobs and page size, following the cursors shows each matching job once, newest first.
-func TestPickPages(t *testing.T) {
+func TestPagesShowEachJobOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var all []job.Job
 		for i := range rapid.IntRange(0, 30).Draw(t, "jobs") {
@@ -375,7 +375,7 @@ func TestPickPages(t *testing.T) {
 			q.After = after
 		}
 		if len(got) != want {
-			t.Fatalf("pages show %d jobs, want %d", len(got), want)
+			t.Fatalf("got %d jobs on the pages, want %d", len(got), want)
 		}
 		for i := 1; i < len(got); i++ {
 			if got[i].Submitted.After(got[i-1].Submitted) || got[i].ID == got[i-1].ID {

@@ -13,7 +13,7 @@ import (
 	"github.com/musterhq/muster/internal/waittime"
 )
 
-// queueOf returns a queue in which jobs have waited so long, and one waits since then.
+// queueOf returns a queue in which jobs have waited for the given times, and one has waited since the given time.
 func queueOf(since time.Time, users []UserLoad, waited ...time.Duration) QueueInfo {
 	var h waittime.Hour
 	for _, d := range waited {
@@ -33,8 +33,8 @@ func seconds(x *float64) float64 {
 	return *x
 }
 
-// The totals add up what all daemons tell of waits and users, asked or from the picture.
-func TestStatsOfTheQueue(t *testing.T) {
+// The totals are the sums of the waits and users of all daemons, with and without the picture.
+func TestStatsAddUpWaitsAndUsers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben", "cat")
 		amy, ben, cat := c.daemons[0], c.daemons[1], c.daemons[2]
@@ -46,45 +46,45 @@ func TestStatsOfTheQueue(t *testing.T) {
 			t.Helper()
 			s, err := amy.client.Stats(t.Context())
 			if err != nil || s.Waits == nil {
-				t.Fatalf("%s: %+v, %v", how, s, err)
+				t.Fatalf("%s: got %+v, %v, want waits", how, s, err)
 			}
 			w := s.Waits
 			if w.Started != 4 || !(seconds(w.P50) >= 2 && seconds(w.P50) <= 2.2) || !(seconds(w.P95) >= 100 && seconds(w.P95) <= 110) || seconds(w.Longest) != 100 ||
 				w.Since == nil || !w.Since.Equal(now.Add(-time.Hour)) || len(w.Partial) != 0 {
-				t.Errorf("%s: %v %v %v %+v", how, seconds(w.P50), seconds(w.P95), seconds(w.Longest), w)
+				t.Errorf("%s: got %v %v %v %+v, want 4 starts with their quantiles, and a wait of 1 h", how, seconds(w.P50), seconds(w.P95), seconds(w.Longest), w)
 			}
 			if !slices.Equal(s.Users, []UserLoad{{"ada", 2, 2, 8.5}, {"eve", 0, 9, 0}}) || s.Queue != nil {
-				t.Errorf("%s: users %+v, %+v", how, s.Users, s.Queue)
+				t.Errorf("%s: got users %+v, queue %+v, want the sums of ada and eve", how, s.Users, s.Queue)
 			}
 		}
 		check("asked")
 		v := amy.looked(t)
 		check("from the picture")
 		if m := v.members[ben.peer]; m.queue == nil {
-			t.Error("the picture has not been told")
+			t.Error("the picture has no queue of ben")
 		}
 		close(ben.silent)
 		ben.back.cut()
 		sleep(t.Context(), 5*time.Second)
 		s, err := amy.client.Stats(t.Context())
 		if err != nil || !slices.Equal(s.Partial, []string{"ben"}) || s.Waits == nil || s.Waits.Started != 3 || !slices.Equal(s.Users, []UserLoad{{"ada", 1, 2, 0.5}}) {
-			t.Errorf("ben is silent: %+v, %+v, %v", s, s.Waits, err)
+			t.Errorf("ben is silent: got %+v, %+v, %v, want the sums without ben", s, s.Waits, err)
 		}
 	})
 }
 
-// What is not known is null and never 0, and a daemon of an earlier version is named.
-func TestStatsOfAnUnknownQueue(t *testing.T) {
+// Unknown values are null and never 0, and a daemon of an earlier version is named.
+func TestStatsOfAnUnknownQueueAreNull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
 		ben.mu.Lock()
 		ben.lies = map[string]any{"/v1/stats": Stats{Schema: SchemaStats, Nodes: map[NodeState]int{NodeReady: 1}}}
 		ben.mu.Unlock()
-		// The first look asks: the second one begins a picture, to which ben tells its queue.
+		// The first request asks ben; the second one begins a picture, to which ben sends its queue.
 		s, err := amy.client.Stats(t.Context())
 		if err != nil || s.Waits == nil || !slices.Equal(s.Waits.Partial, []string{"ben"}) || s.Nodes[NodeReady] != 2 || len(s.Partial) != 0 {
-			t.Errorf("%+v, %+v, %v", s, s.Waits, err)
+			t.Errorf("got %+v, %+v, %v, want waits without ben", s, s.Waits, err)
 		}
 		ben.mu.Lock()
 		ben.lies = nil
@@ -92,14 +92,15 @@ func TestStatsOfAnUnknownQueue(t *testing.T) {
 		_, _, text := amy.raw(t, http.MethodGet, "/v1/stats", "")
 		for _, want := range []string{`"p50":null`, `"p95":null`, `"longest":null`, `"waiting_since":null`, `"users":[]`} {
 			if !strings.Contains(text, want) {
-				t.Errorf("no job has started: %s, want %s", text, want)
+				t.Errorf("no job has started: got %s, want %s", text, want)
 			}
 		}
 	})
 }
 
-// One daemon can neither tell of more users than the bound nor tell what cannot be; the totals have the greatest users.
-func TestStatsOfManyUsers(t *testing.T) {
+// A daemon can report at most the bound of users, and no impossible values. The totals show the users with the most
+// tasks.
+func TestStatsBoundUsersOfOneDaemon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
@@ -109,7 +110,7 @@ func TestStatsOfManyUsers(t *testing.T) {
 		for _, how := range []string{"asked", "from the picture"} {
 			s, err := amy.client.Stats(t.Context())
 			if err != nil || len(s.Users) != maxStatsUsers || s.Users[0].User != "u399" || s.MoreUsers != 300 {
-				t.Errorf("%s: %d users and %d more, %+v, %v", how, len(s.Users), s.MoreUsers, s.Users[:min(1, len(s.Users))], err)
+				t.Errorf("%s: got %d users and %d more, %+v, %v, want the bound and 300 more", how, len(s.Users), s.MoreUsers, s.Users[:min(1, len(s.Users))], err)
 			}
 			amy.looked(t)
 		}
@@ -124,16 +125,15 @@ func TestStatsOfManyUsers(t *testing.T) {
 	} {
 		s := Stats{Nodes: map[NodeState]int{NodeReady: 1}, Queue: &q}
 		if s.ofOneNode() {
-			t.Errorf("%d: %+v is believed", i, q)
+			t.Errorf("queue %d: %+v is believed", i, q)
 		}
 	}
 	if _, err := parseFeedLine([]byte(`{"queue": {"users": [{"user": "a", "running": -1}]}}`)); err == nil {
-		t.Error("a feed is believed")
+		t.Error("an impossible line of a feed is believed")
 	}
 }
 
-// With visibility own a user is shown what is the user's own, from the picture, too. A member that speaks for no users
-// is told of none.
+// With visibility own a user sees only the own row, from the picture, too. A member that has no users sees none.
 func TestStatsShowOwnUsersOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
@@ -145,14 +145,14 @@ func TestStatsShowOwnUsersOnly(t *testing.T) {
 			for user, want := range map[string]int{"ada": 1, "mia": 0} {
 				amy.server.auth.httpUser = user
 				if s, err := amy.client.Stats(t.Context()); err != nil || len(s.Users) != want || s.MoreUsers != 0 {
-					t.Errorf("%s, %s: %+v, %v", how, user, s.Users, err)
+					t.Errorf("%s, %s: got %+v, %v, want %d users", how, user, s.Users, err, want)
 				}
 			}
 			amy.looked(t)
 		}
 		amy.server.auth.httpUser = "olga"
 		if s, err := amy.client.Stats(t.Context()); err != nil || len(s.Users) != 2 {
-			t.Errorf("an operator of ben: %+v, %v", s.Users, err)
+			t.Errorf("an operator of ben: got %+v, %v, want 2 users", s.Users, err)
 		}
 	})
 }

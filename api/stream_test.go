@@ -34,8 +34,8 @@ func (d *daemon) follow(ctx context.Context, r LogRequest, w io.Writer) <-chan l
 	return done
 }
 
-// The client uses amy, ben owns the job, and the attempt runs at cal. The bytes arrive as they are written, and so
-// does the end.
+// The client uses amy, ben owns the job, and the attempt runs at cal. The bytes arrive as they are written, and so does
+// the end.
 func TestFollowAcrossThreeDaemons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben", "cal")
@@ -50,25 +50,25 @@ func TestFollowAcrossThreeDaemons(t *testing.T) {
 			l.write(text)
 			synctest.Wait()
 			if !strings.HasSuffix(out.String(), text) {
-				t.Errorf("%q has not come through: %q", text, out)
+				t.Errorf("got %q, want %q at its end", out, text)
 			}
 		}
 		l.end()
 		synctest.Wait()
 		select {
 		case r := <-done:
-			t.Fatalf("the follower left before the job had ended: %+v", r)
+			t.Fatalf("the follower returned before the job had ended: %+v", r)
 		default:
 		}
 		ben.put(ended(j, job.Exit{State: job.Succeeded}))
 		if r := <-done; r.err != nil || r.end != (LogEnd{Attempt: 1, Next: 8}) || out.String() != "one\ntwo\n" {
-			t.Errorf("%+v %q", r, out)
+			t.Errorf("got %+v %q, want both lines of attempt 1", r, out)
 		}
 	})
 }
 
 // Wherever and however often a connection breaks, each byte arrives once.
-func TestFollowResumes(t *testing.T) {
+func TestFollowResumesAfterBreaks(t *testing.T) {
 	for _, where := range []string{"client", "owner", "worker"} {
 		t.Run(where, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -89,15 +89,15 @@ func TestFollowResumes(t *testing.T) {
 				l.end()
 				ben.put(ended(j, job.Exit{State: job.Failed, Code: 1}))
 				if r := <-done; r.err != nil || r.end.Next != int64(len(want)) || out.String() != want {
-					t.Errorf("%+v %q", r, out)
+					t.Errorf("got %+v %q, want %q", r, out, want)
 				}
 			})
 		})
 	}
 }
 
-// When a job is tried again, following goes on with the next attempt.
-func TestFollowNextAttempt(t *testing.T) {
+// When a job runs again, following goes on with the next attempt.
+func TestFollowGoesOnWithTheNextAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
@@ -124,14 +124,14 @@ func TestFollowNextAttempt(t *testing.T) {
 		synctest.Wait()
 		amy.put(ended(j, job.Exit{State: job.Succeeded}))
 		if r := <-done; r.err != nil || r.end.Attempt != 3 || out.String() != "first\nsecond\n" {
-			t.Errorf("%+v %q", r, out)
+			t.Errorf("got %+v %q, want the output of attempts 1 and 3", r, out)
 		}
 	})
 }
 
-// Following a task ends with the task, or goes on with its next attempt, also in an array of so many tasks that events
-// have none of them.
-func TestFollowTaskOfAnArray(t *testing.T) {
+// Following a task ends with the task, or goes on with its next attempt, also in an array with so many tasks that
+// events have none of them.
+func TestFollowOfATaskEndsWithTheTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
@@ -161,15 +161,15 @@ func TestFollowTaskOfAnArray(t *testing.T) {
 		time.Sleep(time.Second)
 		change(job.Failed, 2)
 		if r := <-done; r.err != nil || r.end.Attempt != 2 || out.String() != "first\nsecond\n" {
-			t.Errorf("%+v %q", r, out)
+			t.Errorf("got %+v %q, want the output of both attempts", r, out)
 		}
 		if took := time.Since(began); took > 3*time.Second {
-			t.Errorf("it took %s", took)
+			t.Errorf("it took %s, want at most 3 s", took)
 		}
 	})
 }
 
-func TestLogsOnce(t *testing.T) {
+func TestLogsWithoutFollowingEndAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
@@ -197,17 +197,17 @@ func TestLogsOnce(t *testing.T) {
 			got, end, err := read(c.r)
 			if name == "old attempt" {
 				if !errors.Is(err, ErrConflict) {
-					t.Errorf("%s: %v", name, err)
+					t.Errorf("%s: got %v, want ErrConflict", name, err)
 				}
 				continue
 			}
 			if err != nil || got != c.want || end != (LogEnd{1, c.next}) {
-				t.Errorf("%s: %q %+v %v", name, got, end, err)
+				t.Errorf("%s: got %q %+v %v, want %q %+v", name, got, end, err, c.want, LogEnd{1, c.next})
 			}
 		}
 		l.change(func() { l.start = 6 })
 		if got, end, err := read(LogRequest{Offset: 2}); err != nil || got != "\n--- muster: 4 bytes cut here ---\n6789" || end.Next != 10 {
-			t.Errorf("after a rotation: %q %+v %v", got, end, err)
+			t.Errorf("after a rotation: got %q %+v %v, want the cut and the rest", got, end, err)
 		}
 		l.change(func() { l.start, l.gap = 0, [2]int64{2, 7} })
 		for offset, want := range map[int64]string{
@@ -215,38 +215,38 @@ func TestLogsOnce(t *testing.T) {
 			3: "\n--- muster: 4 bytes cut here ---\n789", 8: "89", -3: "789", -6: "789",
 		} {
 			if got, end, err := read(LogRequest{Offset: offset}); err != nil || got != want || end.Next != 10 {
-				t.Errorf("with a gap, from %d: %q %+v %v", offset, got, end, err)
+				t.Errorf("with a gap, from %d: got %q %+v %v, want %q", offset, got, end, err, want)
 			}
 			if got := byHand(t, amy, "/v1/jobs/"+string(j.ID)+"/tasks/0/logs", offset); got != want {
-				t.Errorf("with a gap, from %d, by hand: %q", offset, got)
+				t.Errorf("with a gap, from %d, by hand: got %q, want %q", offset, got, want)
 			}
 		}
 		l.change(func() { l.gap = [2]int64{} })
 		for r, want := range map[LogRequest]error{{Stream: "stdin"}: ErrBad, {Task: 4}: ErrNotFound, {Stream: "stderr"}: ErrNotFound} {
 			if _, _, err := read(r); !errors.Is(err, want) {
-				t.Errorf("%+v: %v, want %v", r, err, want)
+				t.Errorf("%+v: got %v, want %v", r, err, want)
 			}
 		}
 		waiting := amy.put(amy.newJob(2))
 		if _, err := amy.client.Logs(t.Context(), LogRequest{Job: waiting.ID}, io.Discard); !errors.Is(err, ErrConflict) {
-			t.Errorf("output of a job that waits: %v", err)
+			t.Errorf("output of a waiting job: got %v, want ErrConflict", err)
 		}
 		amy.put(ended(waiting, job.Exit{State: job.Cancelled}))
 		never := amy.jobs[waiting.ID]
 		never.Tasks[0].Ended = time.Time{}
 		for _, follow := range []bool{false, true} {
 			if end, err := amy.client.Logs(t.Context(), LogRequest{Job: waiting.ID, Follow: follow}, io.Discard); err != nil || end.Next != 0 {
-				t.Errorf("output of a job that never started: %+v, %v", end, err)
+				t.Errorf("output of a job that never started: got %+v, %v, want none", end, err)
 			}
 		}
 		close(ben.silent)
 		if _, _, err := read(LogRequest{Follow: false}); !errors.Is(err, ErrUnavailable) {
-			t.Errorf("with the node silent: %v", err)
+			t.Errorf("with a silent node: got %v, want ErrUnavailable", err)
 		}
 	})
 }
 
-// byHand reads a log as curl would.
+// byHand reads a log as curl does.
 func byHand(t *testing.T, d *daemon, path string, offset int64) string {
 	t.Helper()
 	resp, err := d.client.open(t.Context(), http.MethodGet, path, url.Values{"offset": {strconv.FormatInt(offset, 10)}}, nil, nil)
@@ -265,26 +265,26 @@ type failing struct{ err error }
 
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
 
-func TestLogsToBrokenWriter(t *testing.T) {
+func TestLogsReturnTheErrorOfTheWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		amy := newCluster(t, "amy").daemons[0]
 		j := amy.put(running(amy.newJob(1), amy))
 		amy.log(job.Attempt{Job: j.ID, N: 1}, "stdout").write("x")
 		want := errors.New("no space")
 		if _, err := amy.client.Logs(t.Context(), LogRequest{Job: j.ID, Follow: true}, failing{want}); !errors.Is(err, want) {
-			t.Errorf("Logs = %v", err)
+			t.Errorf("Logs = %v, want %v", err, want)
 		}
 	})
 }
 
 // Wait sees the ends of jobs of several owners, despite breaks and silences.
-func TestWait(t *testing.T) {
+func TestWaitSeesEndsDespiteBreaks(t *testing.T) {
 	states := 0
 	for _, seen := range []func(Job){nil, func(Job) { states++ }} {
 		synctest.Test(t, func(t *testing.T) { testWait(t, seen) })
 	}
 	if states < 6 { // each job in its present state, and three changes
-		t.Errorf("told of %d states", states)
+		t.Errorf("got %d states, want at least 6", states)
 	}
 }
 
@@ -312,27 +312,27 @@ func testWait(t *testing.T, seen func(Job)) {
 	amy.put(ended(a, job.Exit{State: job.Timeout}))
 	r := <-done
 	if r.err != nil || len(r.jobs) != 4 || r.jobs[0].ID != b.ID || r.jobs[1].State != job.Timeout || r.jobs[2].ID != b2.ID || r.jobs[3].ID != a.ID {
-		t.Errorf("Wait = %+v, %v", r.jobs, r.err)
+		t.Errorf("Wait = %+v, %v, want the ends of 4 jobs", r.jobs, r.err)
 	}
 	if code, _ := r.jobs[2].Exit(); code != 3 {
-		t.Errorf("exit %d", code)
+		t.Errorf("got exit code %d, want 3", code)
 	}
 	if _, err := cal.client.Wait(t.Context(), []job.ID{job.NewID(ben.group, 99), b.ID}, nil); !errors.Is(err, ErrNotFound) {
-		t.Errorf("Wait for no job = %v", err)
+		t.Errorf("Wait for an unknown job = %v, want ErrNotFound", err)
 	}
 	if _, err := cal.client.Wait(t.Context(), []job.ID{job.NewID(cal.group, 99)}, nil); !errors.Is(err, ErrNotFound) {
-		t.Errorf("Wait for no job here = %v", err)
+		t.Errorf("Wait for an unknown job of this daemon = %v, want ErrNotFound", err)
 	}
 	if _, err := cal.client.Wait(t.Context(), []job.ID{job.NewID(55, 99)}, nil); !errors.Is(err, ErrNotFound) {
-		t.Errorf("Wait for a job of no group = %v", err)
+		t.Errorf("Wait for a job of an unknown group = %v, want ErrNotFound", err)
 	}
 	if jobs, err := cal.client.Wait(t.Context(), nil, nil); err != nil || len(jobs) != 0 {
-		t.Errorf("Wait for nothing = %v, %v", jobs, err)
+		t.Errorf("Wait for nothing = %v, %v, want nothing", jobs, err)
 	}
 }
 
 // A stream of ends sends nothing else, closes after the last end, and leaves its connection to the next request.
-func TestEventsOfEnds(t *testing.T) {
+func TestStreamOfEndsClosesAfterTheLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
@@ -370,19 +370,19 @@ func TestEventsOfEnds(t *testing.T) {
 			}
 		}
 		if !slices.Equal(jobs, []job.State{job.Succeeded, job.Timeout}) {
-			t.Errorf("told of %v", jobs)
+			t.Errorf("got %v, want SUCCEEDED and TIMEOUT", jobs)
 		}
 		if n := amy.front.dialed(); n != 1 {
-			t.Errorf("%d connections for requests one after the other", n)
+			t.Errorf("got %d connections for consecutive requests, want 1", n)
 		}
 		if _, err := amy.client.open(t.Context(), http.MethodGet, "/v1/events", url.Values{"ended": {"true"}}, nil, nil); !errors.Is(err, ErrBad) {
-			t.Errorf("the ends of all jobs: %v", err)
+			t.Errorf("the ends of all jobs: got %v, want ErrBad", err)
 		}
 	})
 }
 
-// An event that a daemon sends about other jobs, or about none, is not taken for the end of an awaited job.
-func TestEndsOfALyingDaemon(t *testing.T) {
+// An event of a daemon about other jobs, or about none, is not mistaken for the end of an awaited job.
+func TestWaitIgnoresEventsOfOtherJobs(t *testing.T) {
 	a, b := job.NewID(7, 1), job.NewID(7, 2)
 	f := follower{out: make(chan outgoing, 8)}
 	left := awaitedOf([]job.ID{a})
@@ -394,24 +394,24 @@ func TestEndsOfALyingDaemon(t *testing.T) {
 		{Kind: EventGone, ID: b},
 	} {
 		if !f.tell(t.Context(), left, e) || len(f.out) > 0 {
-			t.Errorf("%+v passed for an end", e)
+			t.Errorf("%+v was accepted as an end", e)
 		}
 	}
 	if f.tell(t.Context(), left, Event{Kind: EventJob, ID: a, Job: &Job{ID: a, State: job.Failed}}) || len(f.out) != 1 {
-		t.Error("the end was not told, or more is awaited")
+		t.Error("the end was not sent, or more is awaited")
 	}
 }
 
-// Ends that are known at once go out in one message with the opening. A longer stream confirms its opening soon,
+// Ends that are known at once are sent in one message with the opening. A longer stream confirms its opening soon,
 // because a client retries only a stream that was open.
-func TestEndsInOneMessage(t *testing.T) {
+func TestKnownEndsAreSentInOneMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ends := make(chan outgoing, 1)
 		ends <- outgoing{newEvent(EventJob), true}
 		w := httptest.NewRecorder()
 		writeEvents(t.Context(), w, ends, true)
 		if w.Flushed || strings.Count(w.Body.String(), "\n\n") != 2 {
-			t.Errorf("flushed %t: %q", w.Flushed, w.Body)
+			t.Errorf("got flushed %t: %q, want both events in one message", w.Flushed, w.Body)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		w = httptest.NewRecorder()
@@ -419,7 +419,7 @@ func TestEndsInOneMessage(t *testing.T) {
 		time.Sleep(openWithin + time.Millisecond)
 		synctest.Wait()
 		if !w.Flushed {
-			t.Error("a wait that lasts did not say that it is open")
+			t.Error("a wait that lasts did not confirm that it is open")
 		}
 		cancel()
 		synctest.Wait()
@@ -427,7 +427,7 @@ func TestEndsInOneMessage(t *testing.T) {
 }
 
 // The stream of all jobs reports changes at every member, silent members, and members that come back.
-func TestEventsOfAll(t *testing.T) {
+func TestEventsReportSilentMembersAndTheirReturn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben", "cal")
 		amy, ben, cal := c.daemons[0], c.daemons[1], c.daemons[2]
@@ -440,7 +440,7 @@ func TestEventsOfAll(t *testing.T) {
 			for e, err := range amy.client.Events(ctx, EventFilter{}) {
 				if err != nil {
 					if !errors.Is(err, context.Canceled) {
-						t.Errorf("the stream ended with %v", err)
+						t.Errorf("the stream ended with %v, want context.Canceled", err)
 					}
 					return
 				}
@@ -458,7 +458,7 @@ func TestEventsOfAll(t *testing.T) {
 					return
 				}
 				if e.Kind == EventJob {
-					t.Fatalf("unexpected %+v, want %s of %s", e, kind, who)
+					t.Fatalf("got %+v, want %s of %s", e, kind, who)
 				}
 			}
 		}
@@ -497,11 +497,11 @@ func (s slowJobs) List(ctx context.Context, q job.Query) ([]job.Job, error) {
 	return s.Jobs.List(ctx, q)
 }
 
-// A stream is open when changes of the daemon's own jobs are events. If its jobs take long to list, the stream opens
+// A stream opens when changes of the daemon's own jobs are events. If listing its jobs takes long, the stream opens
 // without them, and an open event of the daemon follows.
-func TestEventsBeginWithTheOwnJobs(t *testing.T) {
+func TestStreamOpensWithTheDaemonsOwnJobs(t *testing.T) {
 	for _, c := range []struct {
-		takes time.Duration // each of two lists
+		takes time.Duration // for each of two lists
 		opens []job.Peer
 		after time.Duration
 	}{{0, []job.Peer{""}, 0}, {ownWithin / 4, []job.Peer{""}, ownWithin / 2}, {ownWithin, []job.Peer{"", "own"}, ownWithin}} {
@@ -519,7 +519,7 @@ func TestEventsBeginWithTheOwnJobs(t *testing.T) {
 			defer cancel()
 			for e, err := range amy.client.Events(ctx, EventFilter{}) {
 				if err != nil {
-					t.Fatalf("lists of %s: %d of %d open events, no event of the job: %v", c.takes, opens, len(c.opens), err)
+					t.Fatalf("lists of %s: got %d of %d open events and no event of the job: %v", c.takes, opens, len(c.opens), err)
 				}
 				if e.Kind == EventJob && opens == len(c.opens) {
 					return
@@ -528,7 +528,7 @@ func TestEventsBeginWithTheOwnJobs(t *testing.T) {
 					continue
 				}
 				if want := c.opens[opens]; (e.NodeID == "") != (want == "") || want != "" && e.NodeID != amy.peer {
-					t.Errorf("open event %d names %q", opens, e.NodeID)
+					t.Errorf("open event %d: got node %q, want %q", opens, e.NodeID, want)
 				}
 				if took := time.Since(began); opens == 0 && took != c.after {
 					t.Errorf("lists of %s: the stream opens after %s, want %s", c.takes, took, c.after)
@@ -542,7 +542,7 @@ func TestEventsBeginWithTheOwnJobs(t *testing.T) {
 }
 
 // A daemon that does not come back ends the stream with an error, after longer than a restart takes.
-func TestEventsGiveUp(t *testing.T) {
+func TestEventsEndIfTheDaemonStaysAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		amy := newCluster(t, "amy").daemons[0]
 		began := time.Now()
@@ -555,18 +555,18 @@ func TestEventsGiveUp(t *testing.T) {
 			}
 		}
 		if took := time.Since(began); !errors.Is(last, ErrUnavailable) || took < time.Minute || took > 5*time.Minute {
-			t.Errorf("after %s: %v", took, last)
+			t.Errorf("after %s: got %v, want ErrUnavailable after 1 to 5 min", took, last)
 		}
 		for _, err := range amy.client.Events(t.Context(), EventFilter{}) {
 			if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "muster daemon") {
-				t.Errorf("without a daemon from the start: %v", err)
+				t.Errorf("without a daemon from the start: got %v, want ErrUnavailable with the command", err)
 			}
 		}
 	})
 }
 
 // A stream on which nothing arrives is given up.
-func TestEventsNoticeSilence(t *testing.T) {
+func TestSilentStreamIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
@@ -579,7 +579,7 @@ func TestEventsNoticeSilence(t *testing.T) {
 			}
 			if e.Kind == EventSilent {
 				if e.NodeID != ben.peer || time.Since(began) != eventSilence {
-					t.Errorf("after %s: %+v", time.Since(began), e)
+					t.Errorf("after %s: got %+v, want that ben is silent after eventSilence", time.Since(began), e)
 				}
 				break
 			}
@@ -587,14 +587,14 @@ func TestEventsNoticeSilence(t *testing.T) {
 	})
 }
 
-func TestTooManyWatched(t *testing.T) {
+func TestTooManyWatchedJobsAreRefused(t *testing.T) {
 	c, err := NewClient(ClientConfig{Addr: "127.0.0.1:1"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, err := range c.Events(t.Context(), EventFilter{Jobs: make([]job.ID, maxWatched+1)}) {
 		if !errors.Is(err, ErrBad) {
-			t.Errorf("Events = %v", err)
+			t.Errorf("Events = %v, want ErrBad", err)
 		}
 	}
 }

@@ -36,7 +36,7 @@ func numbers(tasks []Task) (out []int) {
 }
 
 // Any daemon lists the tasks of an array by their numbers, in pages, and only those that were asked for.
-func TestTasks(t *testing.T) {
+func TestTasksAreListedInPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
@@ -61,22 +61,22 @@ func TestTasks(t *testing.T) {
 				got = append(got, x)
 			}
 			if !slices.Equal(numbers(got), want.tasks) {
-				t.Errorf("%s: tasks %v, want %v", name, numbers(got), want.tasks)
+				t.Errorf("%s: got tasks %v, want %v", name, numbers(got), want.tasks)
 			}
 		}
 		l, err := amy.client.Tasks(ctx, j.ID, TaskFilter{Limit: 40})
 		if err != nil || len(l.Items) != 40 || l.Next != "39" || l.Items[39].Task != 400 {
-			t.Errorf("the first page has %v, next %q, %v", numbers(l.Items), l.Next, err)
+			t.Errorf("the first page: got %v, next %q, %v, want 40 tasks and next 39", numbers(l.Items), l.Next, err)
 		}
 		l, err = amy.client.Tasks(ctx, j.ID, TaskFilter{Limit: 40, Cursor: "79"})
 		if err != nil || len(l.Items) != 20 || l.Next != "" {
-			t.Errorf("the last page has %v, next %q, %v", numbers(l.Items), l.Next, err)
+			t.Errorf("the last page: got %v, next %q, %v, want 20 tasks", numbers(l.Items), l.Next, err)
 		}
 	})
 }
 
 // While some tasks of an array run, the explanation is about one that waits, or about the task that was asked for.
-func TestWhyOfTasks(t *testing.T) {
+func TestWhyExplainsATaskThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
@@ -101,26 +101,26 @@ func TestWhyOfTasks(t *testing.T) {
 		} {
 			x, err := amy.client.Why(t.Context(), j.ID, want.tasks)
 			if err != nil || x.Task == nil || *x.Task != want.number || x.TaskState != want.state || x.Reason != want.reason || x.State != job.Running {
-				t.Errorf("%s: %+v, %v", name, x, err)
+				t.Errorf("%s: got %+v, %v, want task %d, %s, %s", name, x, err, want.number, want.state, want.reason)
 			}
 		}
 		if _, err := amy.client.Why(t.Context(), j.ID, []job.Range{{First: 11, Last: 19}}); !errors.Is(err, ErrNotFound) {
-			t.Errorf("numbers that no task has: %v", err)
+			t.Errorf("numbers that no task has: got %v, want ErrNotFound", err)
 		}
 		j.Tasks[2].State, j.Tasks[3].State, j.Tasks[4].State = job.Succeeded, job.Succeeded, job.Succeeded
 		if x, err := amy.client.Why(t.Context(), ben.put(j).ID, nil); err != nil || x.Task != nil {
-			t.Errorf("none waits: %+v, %v", x, err)
+			t.Errorf("no task waits: got %+v, %v, want no task", x, err)
 		}
 		one := ben.newJob(2)
 		one.Tasks[0].State = job.Running
 		if x, err := amy.client.Why(t.Context(), ben.put(one).ID, nil); err != nil || x.Task != nil {
-			t.Errorf("a job that is no array: %+v, %v", x, err)
+			t.Errorf("a job that is no array: got %+v, %v, want no task", x, err)
 		}
 	})
 }
 
 // Numbers that no task has, and texts that are no numbers, are refused with one line.
-func TestBadTasks(t *testing.T) {
+func TestInvalidTaskNumbersAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy")
 		amy := c.daemons[0]
@@ -142,7 +142,7 @@ func TestBadTasks(t *testing.T) {
 			"no job":         {second(amy.client.Tasks(ctx, job.NewID(amy.group, 99), TaskFilter{})), ErrNotFound, ""},
 		} {
 			if !errors.Is(want.err, want.is) || !strings.Contains(fmt.Sprint(want.err), want.text) {
-				t.Errorf("%s: %v, want %v with %q", name, want.err, want.is, want.text)
+				t.Errorf("%s: got %v, want %v with %q", name, want.err, want.is, want.text)
 			}
 		}
 		for _, text := range []string{"x", "-1", "1-", "5-1", "2147483648", strings.Repeat("1,", job.MaxRanges) + "1", strings.Repeat("9", 30_000), "1..2"} {
@@ -152,7 +152,7 @@ func TestBadTasks(t *testing.T) {
 			}
 			err = amy.client.call(ctx, "POST", jobPath(j.ID, "/cancel"), nil, changeRequest{Tasks: text}, &Job{})
 			if !errors.Is(err, ErrBad) || strings.Contains(err.Error(), "\n") || len(err.Error()) > 400 {
-				t.Errorf("tasks %.20q: %v", text, err)
+				t.Errorf("tasks %.20q: got %v, want ErrBad in one short line", text, err)
 			}
 		}
 	})
@@ -161,7 +161,7 @@ func TestBadTasks(t *testing.T) {
 func second[T any](_ T, err error) error { return err }
 
 // A request about some tasks reaches the owner with their indexes, also with as many ranges as a selector may have.
-func TestChangesOfTasks(t *testing.T) {
+func TestChangesReachTheOwnerWithTheirTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
@@ -192,16 +192,16 @@ func TestChangesOfTasks(t *testing.T) {
 		}
 		many[0].First, many[0].Last = 10, 10
 		if _, err := amy.client.Cancel(ctx, j.ID, Change{Tasks: many}); err != nil {
-			t.Errorf("a cancel with %d ranges: %v", len(many), err)
+			t.Errorf("a cancel with %d ranges: got %v, want no error", len(many), err)
 		}
 		if l, err := amy.client.Tasks(ctx, j.ID, TaskFilter{Tasks: many}); err != nil || len(l.Items) != 1 {
-			t.Errorf("a list with %d ranges: %v", len(many), err)
+			t.Errorf("a list with %d ranges: got %v, want one task", len(many), err)
 		}
 	})
 }
 
-// WaitTasks returns when these tasks have ended, whatever the others do, and also beyond a silent owner.
-func TestWaitTasks(t *testing.T) {
+// WaitTasks returns when these tasks have ended, whatever the others do, and also if the owner is silent for a while.
+func TestWaitTasksReturnsWhenTheseTasksEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
@@ -229,19 +229,19 @@ func TestWaitTasks(t *testing.T) {
 		set(2, job.Failed)
 		select {
 		case r := <-got:
-			t.Fatalf("it returned %v, %v while task 40 waits", r.failed, r.err)
+			t.Fatalf("WaitTasks returned %v, %v while task 40 waits", r.failed, r.err)
 		default:
 		}
 		set(3, job.Cancelled)
 		select {
 		case r := <-got:
 			if r.err != nil || !slices.Equal(numbers(r.failed), []int{30, 40}) {
-				t.Errorf("WaitTasks = %v, %v", numbers(r.failed), r.err)
+				t.Errorf("WaitTasks = %v, %v, want 30 and 40", numbers(r.failed), r.err)
 			}
 		default:
-			t.Error("it still waits")
+			t.Error("WaitTasks still waits")
 		}
-		j.Tasks = slices.Clone(j.Tasks) // as in a gang, of which one member ended the others
+		j.Tasks = slices.Clone(j.Tasks) // as in a gang in which one member ended the others
 		j.Tasks[3].Reason = job.Reason{Word: job.ReasonGangEnded, Detail: "rank 0 on n1: exit code 9"}
 		j = ben.put(j)
 		for last, want := range map[int][]int{40: {30}, 30: {30}} {
@@ -252,10 +252,10 @@ func TestWaitTasks(t *testing.T) {
 		}
 		failed, err := amy.client.WaitTasks(t.Context(), j.ID, []job.Range{{First: 40, Last: 40}})
 		if err != nil || !slices.Equal(numbers(failed), []int{40}) {
-			t.Errorf("WaitTasks of a member that another one ended = %v, %v", numbers(failed), err)
+			t.Errorf("WaitTasks of a member that another one ended = %v, %v, want 40", numbers(failed), err)
 		}
 		if _, err := amy.client.WaitTasks(t.Context(), job.NewID(ben.group, 99), []job.Range{{}}); !errors.Is(err, ErrNotFound) {
-			t.Errorf("WaitTasks of no job = %v", err)
+			t.Errorf("WaitTasks of an unknown job = %v, want ErrNotFound", err)
 		}
 	})
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// fakeUsage has what attempts of a daemon use that run there.
+// fakeUsage has the use of attempts that run at a daemon.
 type fakeUsage map[job.Attempt]AttemptUsage
 
 func (f fakeUsage) Attempt(_ context.Context, a job.Attempt) (AttemptUsage, error) {
@@ -52,8 +52,8 @@ func reportOf(cpus ...float64) usage.Report {
 	return r
 }
 
-// What a task uses is told by any daemon: of a task that runs by its host, of one that has ended by the owner alone.
-func TestTaskUsage(t *testing.T) {
+// Any daemon returns the use of a task: from its host while it runs, and from the owner alone after its end.
+func TestUsageOfATaskComesFromHostThenOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben", "cat")
 		amy, ben, cat := c.daemons[0], c.daemons[1], c.daemons[2]
@@ -63,7 +63,7 @@ func TestTaskUsage(t *testing.T) {
 		ctx := t.Context()
 		u, err := amy.client.TaskUsage(ctx, j.ID, 0)
 		if err != nil || u.Used != nil || u.Life != nil || u.Recent != nil || u.Attempt != 2 {
-			t.Fatalf("before it was measured: %+v, %v", u, err)
+			t.Fatalf("before it was measured: got %+v, %v, want nothing of attempt 2", u, err)
 		}
 		var hour usage.Ring
 		hour.Add(usage.Sample{At: time.Now(), Values: used(2)})
@@ -72,10 +72,10 @@ func TestTaskUsage(t *testing.T) {
 		}
 		u, err = amy.client.TaskUsage(ctx, j.ID, 0)
 		if err != nil || u.Used == nil || *u.Used.CPUs != 2 || *u.Used.CPUSeconds != 40 || u.Used.GPU != nil || u.Used.ReadBytes != nil {
-			t.Fatalf("while it runs: %+v, %v", u.Used, err)
+			t.Fatalf("while it runs: got %+v, %v, want CPUs only", u.Used, err)
 		}
 		if !u.Life.Start.Equal(*at(j.Tasks[0].Started)) || len(u.Life.CPUs) != 2 || *u.Life.CPUs[1] != 3 || u.Life.GPU != nil || len(u.Recent.At) != 1 || len(u.Idle) != 1 || u.Idle[0].Seconds != 3600 {
-			t.Errorf("while it runs: life %+v, recent %+v, idle %v", u.Life, u.Recent, u.Idle)
+			t.Errorf("while it runs: got life %+v, recent %+v, idle %v, want 2, 1 and 1 entries", u.Life, u.Recent, u.Idle)
 		}
 		b, err := reportOf(1, 3).Encode()
 		if err != nil {
@@ -89,21 +89,21 @@ func TestTaskUsage(t *testing.T) {
 		close(cat.silent)
 		u, err = amy.client.TaskUsage(ctx, j.ID, 0)
 		if err != nil || u.Used == nil || *u.Used.CPUs != 2 || u.Recent != nil || !u.Life.Start.Equal(began) {
-			t.Errorf("after its end, its node being silent: %+v, %v", u, err)
+			t.Errorf("after its end, with a silent node: got %+v, %v, want the use of its life", u, err)
 		}
 		d, err := amy.client.Job(ctx, j.ID)
 		if err != nil || d.Tasks[0].Used == nil || *d.Tasks[0].Used.CPUSeconds != 40 {
-			t.Errorf("job: %+v, %v", d.Tasks, err)
+			t.Errorf("job: got %+v, %v, want 40 CPU seconds", d.Tasks, err)
 		}
 		l, err := amy.client.Jobs(ctx, JobFilter{})
 		if err != nil || len(l.Items) != 1 || len(l.Items[0].Tasks) > 0 && l.Items[0].Tasks[0].Used != nil {
-			t.Errorf("a listing has the usage of tasks: %+v, %v", l.Items, err)
+			t.Errorf("listing: got %+v, %v, want no use of tasks", l.Items, err)
 		}
 	})
 }
 
-// The usage of a node is told by the node itself.
-func TestNodeUsage(t *testing.T) {
+// The node itself returns its use.
+func TestUsageOfANodeComesFromTheNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
@@ -112,11 +112,11 @@ func TestNodeUsage(t *testing.T) {
 			t.Fatal(err)
 		}
 		if u.NodeID != ben.peer || len(u.Host.At) != 1 || *u.Host.CPUs[0] != 3 || u.Host.Memory != nil || len(u.GPUs) != 1 || u.GPUs[0].UUID != "g" {
-			t.Errorf("usage: %+v", u)
+			t.Errorf("usage: got %+v, want one sample of the host and one GPU", u)
 		}
 		err := amy.client.call(t.Context(), "GET", "/v1/nodes/eve/usage", url.Values{}, nil, &u)
 		if err == nil || !strings.Contains(err.Error(), "not found") {
-			t.Errorf("of a node that there is not: %v", err)
+			t.Errorf("of an unknown node: got %v, want not found", err)
 		}
 		close(ben.silent)
 		for state, limit := range map[NodeState]time.Duration{NodeSuspect: forwardRead, NodeLost: 0} {
@@ -126,14 +126,14 @@ func TestNodeUsage(t *testing.T) {
 			began := time.Now()
 			err := amy.client.call(t.Context(), "GET", "/v1/nodes/ben/usage", url.Values{}, nil, &u)
 			if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "node ben") || time.Since(began) != limit {
-				t.Errorf("of a node that is %s: %v after %s, want %s", state, err, time.Since(began), limit)
+				t.Errorf("of a node that is %s: got %v after %s, want ErrUnavailable after %s", state, err, time.Since(began), limit)
 			}
 		}
 	})
 }
 
-// What a job has used is the sum of its tasks. What was held while the use is not known is told apart.
-func TestJobUsage(t *testing.T) {
+// The use of a job is the sum of its tasks. What was held while the use is not known is shown separately.
+func TestUsageOfAJobIsTheSumOfItsTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
@@ -159,17 +159,17 @@ func TestJobUsage(t *testing.T) {
 			t.Fatal(err)
 		}
 		if u.Tasks != 2499 || u.Measured != 1250 || u.Seconds != 2499*20 || u.HeldCPU != 2499*80 || u.KnownCPU != 1250*80 || *u.UsedCPU != 1250*40 || u.Project != "vision" {
-			t.Errorf("usage: %+v, CPU %v", u, *u.UsedCPU)
+			t.Errorf("usage: got %+v, CPU %v, want the sums of 2499 tasks", u, *u.UsedCPU)
 		}
 		if u.UsedGPU != nil || u.MemoryPeak != nil || u.Read != nil || u.HeldGPU != 0 {
-			t.Errorf("what is not known: %+v", u)
+			t.Errorf("unknown values: got %+v, want none", u)
 		}
 	})
 }
 
-// The documents of nodes tell what is in use now, asked, from the picture and of one node; what is not known is null. A
-// silent node uses nothing that is known.
-func TestNodesTellWhatIsInUse(t *testing.T) {
+// The documents of nodes show what is in use now, with and without the picture and of one node; unknown values are
+// null. A silent node has no known use.
+func TestNodesReportWhatIsInUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
@@ -184,10 +184,10 @@ func TestNodesTellWhatIsInUse(t *testing.T) {
 			l, err := amy.client.Nodes(t.Context())
 			at := slices.IndexFunc(l.Items, func(n Node) bool { return n.ID == ben.peer })
 			if err != nil || at < 0 {
-				t.Fatalf("%s: %+v, %v", how, l, err)
+				t.Fatalf("%s: got %+v, %v, want the node", how, l, err)
 			}
 			if u := l.Items[1-at].Usage; u != nil {
-				t.Errorf("%s: nothing is known of amy, and she has %+v", how, u)
+				t.Errorf("%s: got %+v, want nothing, because amy was not measured", how, u)
 			}
 			return l.Items[at].Usage
 		}
@@ -195,7 +195,7 @@ func TestNodesTellWhatIsInUse(t *testing.T) {
 		check := func(how string, u *NodeNow, cpus float64) {
 			t.Helper()
 			if u == nil || u.CPUs == nil || *u.CPUs != cpus || u.Sent == nil || *u.Sent != 1e6 || u.Memory != nil || u.Received != nil || u.At.IsZero() {
-				t.Errorf("%s: %+v", how, u)
+				t.Errorf("%s: got %+v, want %v CPUs and 1e6 bytes sent", how, u, cpus)
 			}
 		}
 		check("asked", of("asked"), 3)
@@ -219,19 +219,19 @@ func TestNodesTellWhatIsInUse(t *testing.T) {
 		sleep(t.Context(), time.Second)
 		check("from the picture", of("from the picture"), 4)
 		if len(events) > 0 {
-			t.Errorf("a measured value is an event: %+v", <-events)
+			t.Errorf("a measured value is an event: got %+v, want len(events) = 0", <-events)
 		}
 		close(ben.silent)
 		ben.back.cut()
 		sleep(t.Context(), 5*time.Second)
 		if u := of("silent"); u != nil {
-			t.Errorf("of a silent node: %+v", u)
+			t.Errorf("of a silent node: got %+v, want nothing", u)
 		}
 	})
 }
 
-// The utilization of a node is the mean of the GPUs that tell it.
-func TestNodeUtilization(t *testing.T) {
+// The utilization of a node is the mean of the GPUs that report it.
+func TestUtilizationOfANodeIsTheMeanOfItsGPUs(t *testing.T) {
 	now := time.Now()
 	gpus := []GPU{{Utilization: 10}, {Utilization: -1}, {Utilization: 25}, {Utilization: 90, Health: gpu.Unknown}}
 	for i := range gpus {
@@ -239,17 +239,17 @@ func TestNodeUtilization(t *testing.T) {
 	}
 	s := usage.Sample{At: now, Values: usage.Unknown()}
 	if u := nodeNow(s, gpus, false); u == nil || u.GPU == nil || *u.GPU != 17.5 || u.CPUs != nil {
-		t.Errorf("%+v", u)
+		t.Errorf("got %+v, want GPU 17.5", u)
 	}
 	for _, of := range [][]GPU{nil, gpus[1:2], gpus[3:], {{Utilization: 50}}} {
 		if u := nodeNow(s, of, false); u == nil || u.GPU != nil {
-			t.Errorf("%+v: %+v", of, u)
+			t.Errorf("%+v: got %+v, want no GPU", of, u)
 		}
 	}
 	if u := nodeNow(s, gpus, true); u.GPU != nil {
-		t.Errorf("GPUs that are let go: %+v", u)
+		t.Errorf("released GPUs: got %+v, want no GPU", u)
 	}
 	if u := nodeNow(usage.Sample{}, gpus, false); u != nil {
-		t.Errorf("never measured: %+v", u)
+		t.Errorf("never measured: got %+v, want nothing", u)
 	}
 }

@@ -19,7 +19,7 @@ func (*daemon) Allotments(context.Context, job.Peer, []contract.Allotment) ([]co
 	return nil, nil
 }
 
-// Users has each daemon tell the same of its host: its users have used an hour of a GPU and wait.
+// Users makes each daemon report the same of its host: its users have used an hour of a GPU and wait.
 func (d *daemon) Users(context.Context) (UsersInfo, error) {
 	return UsersInfo{
 		Weights: fairshare.Weights{HalfLife: time.Hour, Users: map[string]float64{"ada": 3}, Projects: map[string]float64{"vision": 2}},
@@ -36,7 +36,7 @@ func (d *daemon) Users(context.Context) (UsersInfo, error) {
 	}, nil
 }
 
-func TestUsersOfTheCluster(t *testing.T) {
+func TestUsersAddUpOverTheCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "n1", "n2", "n3")
 		close(c.daemons[2].silent)
@@ -45,7 +45,7 @@ func TestUsersOfTheCluster(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(l.Partial) != 1 || l.Partial[0] != "n3" {
-			t.Errorf("partial %v, want n3", l.Partial)
+			t.Errorf("partial: got %v, want n3", l.Partial)
 		}
 		nine, four := new(int64(9)), new(int64(4))
 		limits := map[string][]NodesLimit{
@@ -55,35 +55,36 @@ func TestUsersOfTheCluster(t *testing.T) {
 			"n1":  {{UserLimit{Tasks: new(int64(1))}, 1}, {UserLimit{Tasks: nine}, 1}}, // n1 itself has another limit for this user
 			"n2":  {{UserLimit{Tasks: new(int64(1))}, 1}, {UserLimit{Tasks: nine}, 1}},
 		}
-		want := []User{ // jobs of no project share a third of all, ada three fifths of that
+		want := []User{ // jobs without a project share a third of all, ada three fifths of that
 			{Project: "", User: "", Weight: 1, Share: 1. / 3, Used: 2. / 3, GPUSeconds: 7200, CPUSeconds: 7200, Running: 2, Waiting: 2},
 			{Project: "", User: "ada", Weight: 3, Share: 3. / 5 / 3, Used: 2. / 3, GPUSeconds: 7200, CPUSeconds: 7200, Running: 2},
-			{Project: "", User: "amy", Weight: 1, Idle: true}, // who asks
+			{Project: "", User: "amy", Weight: 1, Idle: true}, // the user who asks
 			{Project: "", User: "n1", Weight: 1, Share: 1. / 5 / 3, Waiting: 1},
 			{Project: "", User: "n2", Weight: 1, Share: 1. / 5 / 3, Waiting: 1},
 			{Project: "vision", User: "", Weight: 2, Share: 2. / 3, Used: 1. / 3, CPUSeconds: 4 * 3600, Waiting: 4},
 			{Project: "vision", User: "bob", Weight: 1, Share: 2. / 3, Used: 1. / 3, CPUSeconds: 4 * 3600, Waiting: 4},
 		}
 		if len(l.Items) != len(want) {
-			t.Fatalf("%d rows: %+v", len(l.Items), l.Items)
+			t.Fatalf("got %d rows, want %d: %+v", len(l.Items), len(want), l.Items)
 		}
 		for i, x := range l.Items {
 			w := want[i]
 			w.Schema, w.Limits = SchemaUser, limits[w.User]
 			near := func(a, b float64) bool { return math.Abs(a-b) < 1e-9 }
 			if !near(x.Share, w.Share) || !near(x.Used, w.Used) {
-				t.Errorf("row %d: share %v used %v, want %v and %v", i, x.Share, x.Used, w.Share, w.Used)
+				t.Errorf("row %d: got share %v and use %v, want %v and %v", i, x.Share, x.Used, w.Share, w.Used)
 			}
 			x.Share, x.Used, w.Share, w.Used = 0, 0, 0, 0
 			if !reflect.DeepEqual(x, w) {
-				t.Errorf("row %d: %+v, want %+v", i, x, w)
+				t.Errorf("row %d: got %+v, want %+v", i, x, w)
 			}
 		}
 	})
 }
 
-// A list shows the limits of those, too, who have run nothing yet: who asks and whom a node names, or those who are asked for.
-func TestLimitsOfUsersWhoHaveRunNothing(t *testing.T) {
+// A list also shows the limits of users who have run nothing yet: of the one who asks and of those that a node names,
+// or of those that are asked for.
+func TestUsersWhoHaveRunNothingHaveLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "n1", "n2")
 		nothing := UsersInfo{Limits: LimitsInfo{
@@ -114,21 +115,21 @@ func TestLimitsOfUsersWhoHaveRunNothing(t *testing.T) {
 		}
 		all, _ := list()
 		if want := []string{"/", "/ada", "/amy idle", "/eve idle", "/n1", "vision/", "vision/bob"}; !slices.Equal(all, want) {
-			t.Errorf("all: %q, want %q", all, want)
+			t.Errorf("all: got %q, want %q", all, want)
 		}
 		some, limits := list("zoe", "eve", "bob", "zoe")
 		if want := []string{"/eve idle", "/zoe idle", "vision/bob"}; !slices.Equal(some, want) {
-			t.Errorf("some: %q, want %q", some, want)
+			t.Errorf("some: got %q, want %q", some, want)
 		}
 		hour, four, nine := new(int64(3600)), new(int64(4)), new(int64(9))
 		if got, want := limits["zoe"], []NodesLimit{{UserLimit{Tasks: nine}, 1}, {UserLimit{ClusterGPUs: four, MaxTime: hour}, 1}}; !sameLimitsOf(got, want) {
-			t.Errorf("zoe %+v, want %+v", got, want)
+			t.Errorf("zoe: got %+v, want %+v", got, want)
 		}
 		if got, want := limits["eve"], []NodesLimit{{UserLimit{Tasks: nine}, 1}, {UserLimit{ClusterGPUs: four, MaxTime: hour, Priority: new(int64(10))}, 1}}; !sameLimitsOf(got, want) {
-			t.Errorf("eve %+v, want %+v", got, want)
+			t.Errorf("eve: got %+v, want %+v", got, want)
 		}
 		if bad, _ := list("a b"); len(bad) != 0 {
-			t.Errorf("what is no name of a user is listed: %q", bad)
+			t.Errorf("an invalid name of a user is listed: got %q, want 0", bad)
 		}
 	})
 }
@@ -144,8 +145,8 @@ func sameLimitsOf(a, b []NodesLimit) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// What a member tells of users and cannot be true counts for nothing, and the member is named. All else is still listed.
-func TestUsersOfALiar(t *testing.T) {
+// Impossible figures of a member about users are ignored, and the member is named. The rest is still listed.
+func TestImpossibleFiguresOfUsersAreIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "n1", "mal")
 		n1, mal := c.daemons[0], c.daemons[1]
@@ -178,14 +179,14 @@ func TestUsersOfALiar(t *testing.T) {
 			believed := name == "no lie"
 			at := slices.IndexFunc(l.Items, func(u User) bool { return u.User == "ada" })
 			if at < 0 || (l.Items[at].GPUSeconds == 7200) != believed || (len(l.Partial) == 0) != believed {
-				t.Errorf("%s: partial %v, %+v", name, l.Partial, l.Items)
+				t.Errorf("%s: got partial %v, %+v, want figures only if they are possible", name, l.Partial, l.Items)
 			}
 		}
 	})
 }
 
-// A user of several projects without a weight has one share in all of them: naming projects gains nothing.
-func TestSharesOfInventedProjects(t *testing.T) {
+// A user of several projects without a weight has one share in all of them, so that naming projects has no effect.
+func TestInventedProjectsGainNoShare(t *testing.T) {
 	info := UsersInfo{Has: fairshare.Use{GPU: 1}, Accounts: []AccountInfo{
 		{Account: fairshare.Account{User: "ada"}, Used: fairshare.Use{GPU: 100}},
 		{Account: fairshare.Account{User: "bob", Project: "x"}, Used: fairshare.Use{GPU: 60}},
@@ -199,13 +200,13 @@ func TestSharesOfInventedProjects(t *testing.T) {
 		}
 	}
 	if math.Abs(bob-0.5) > 1e-9 {
-		t.Errorf("bob should have %v, want a half", bob)
+		t.Errorf("share of bob: got %v, want a half", bob)
 	}
 }
 
-// Of the projects that a user invents, those are listed that have tasks and those with the most use. Nothing is lost of the
-// others, and a project with a weight, or one that another user's list has, stays.
-func TestListOfInventedProjects(t *testing.T) {
+// Of the projects that a user invents, those with tasks and those with the most use are listed. The others are counted
+// together, and a project with a weight, or one that is in another user's list, stays.
+func TestListOfInventedProjectsIsBounded(t *testing.T) {
 	info := UsersInfo{Has: fairshare.Use{GPU: 1}, Weights: fairshare.Weights{Projects: map[string]float64{"vision": 1}}}
 	account := func(user, project string, used float64, running int) {
 		info.Accounts = append(info.Accounts, AccountInfo{Account: fairshare.Account{User: user, Project: project}, Used: fairshare.Use{GPU: used}, Running: running})
@@ -224,7 +225,7 @@ func TestListOfInventedProjects(t *testing.T) {
 			continue
 		}
 		if u.Project == "" && (u.User != "eve" || u.Others != 271) {
-			t.Errorf("%+v, want 271 others of eve", u)
+			t.Errorf("got %+v, want 271 others of eve", u)
 		}
 		if u.User == "eve" {
 			projects = append(projects, u.Project)
@@ -232,14 +233,14 @@ func TestListOfInventedProjects(t *testing.T) {
 		used, shares = used+u.GPUSeconds, shares+u.Share
 	}
 	if want := []string{"", "lab", "p271", "p272", "p273", "p274", "p275", "p276", "p277", "p278", "p279", "runs", "vision"}; !slices.Equal(projects, want) {
-		t.Errorf("projects of eve %v, want %v", projects, want)
+		t.Errorf("projects of eve: got %v, want %v", projects, want)
 	}
 	if used != 279*280/2+5 || math.Abs(shares-1) > 1e-9 {
-		t.Errorf("used %v, shares %v together", used, shares)
+		t.Errorf("got use %v and shares %v in all, want the sum and 1", used, shares)
 	}
 }
 
-// usersFunc is what a daemon knows of users.
+// usersFunc is what a daemon knows about users.
 type usersFunc func() UsersInfo
 
 func (usersFunc) Allotments(context.Context, job.Peer, []contract.Allotment) ([]contract.Allotment, error) {
@@ -248,8 +249,8 @@ func (usersFunc) Allotments(context.Context, job.Peer, []contract.Allotment) ([]
 
 func (f usersFunc) Users(context.Context) (UsersInfo, error) { return f(), nil }
 
-// A user who names another project with each of many jobs does not make other daemons reject the report of his daemon. Nothing
-// of anybody is lost by that, and projects with a weight stay.
+// A user who names another project with each of many jobs does not make other daemons reject the report of the own
+// daemon. Nothing is lost by that, and projects with a weight stay.
 func TestManyProjectsAreBelieved(t *testing.T) {
 	info := UsersInfo{Has: fairshare.Use{GPU: 1}, Weights: fairshare.Weights{Projects: map[string]float64{"vision": 1}}}
 	info.Accounts = append(info.Accounts, AccountInfo{Account: fairshare.Account{User: "ada", Project: "vision"}, Used: fairshare.Use{GPU: 7}, Running: 2})
@@ -263,12 +264,12 @@ func TestManyProjectsAreBelieved(t *testing.T) {
 	}
 	want := []AccountInfo{info.Accounts[0], {Account: fairshare.Account{User: "bob"}, Used: fairshare.Use{CPU: 2 * maxAccounts}, Waiting: 6 * maxAccounts}}
 	if !out.Body.plausible() || !reflect.DeepEqual(out.Body.Accounts, want) {
-		t.Errorf("plausible %v, %d accounts, first %+v", out.Body.plausible(), len(out.Body.Accounts), out.Body.Accounts[:min(3, len(out.Body.Accounts))])
+		t.Errorf("plausible %v, got %d accounts, first %+v, want one that is plausible", out.Body.plausible(), len(out.Body.Accounts), out.Body.Accounts[:min(3, len(out.Body.Accounts))])
 	}
 }
 
-// With visibility own a user sees only the user's own row, also of a daemon that tells of others. The shares stay those
-// among all. A member that speaks for no users is told of none.
+// With visibility own a user sees only the own row, also from a daemon that reports others. The shares are those among
+// all users. A member that has no users sees none.
 func TestUsersShowOwnOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
@@ -289,24 +290,24 @@ func TestUsersShowOwnOnly(t *testing.T) {
 		}
 		all, share := rows(amy)
 		if len(all) != 6 {
-			t.Fatalf("with visibility all: %v", all)
+			t.Fatalf("with visibility all: got %v, want 6 rows", all)
 		}
 		own := func(d *daemon, operators ...string) {
 			d.server.feeds.hello = helloOf(Config{OwnOnly: true, Operators: operators})
 		}
 		own(ben)
 		if got, _ := rows(amy); slices.Contains(got, "/ben") || !slices.Contains(got, "/ada") {
-			t.Errorf("ben hides its users, and amy lists %v", got)
+			t.Errorf("ben hides its users: amy lists %v, want ada and not ben", got)
 		}
 		own(amy)
 		got, same := rows(amy)
 		if !slices.Equal(got, []string{"/amy"}) || same != share {
-			t.Errorf("both hide their users, and the user amy sees %v with the share %v, want %v", got, same, share)
+			t.Errorf("both hide their users: amy sees %v with the share %v, want its row with %v", got, same, share)
 		}
 		own(amy, "amy")
 		own(ben, "amy")
 		if got, _ := rows(amy); len(got) != len(all) {
-			t.Errorf("an operator sees %v", got)
+			t.Errorf("an operator sees %v, want all", got)
 		}
 		routes := userRoutes{users: ben, sight: &ben.server.feeds.hello}
 		ctx := context.WithValue(t.Context(), requesterKey{}, requester{from: fromPeer, roles: []string{roleWorker}})
@@ -315,7 +316,7 @@ func TestUsersShowOwnOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 		if told := out.Body; len(told.Accounts) != 0 || len(told.Limits.Users) != 0 {
-			t.Errorf("a guest is told of %+v", told)
+			t.Errorf("a guest gets %+v, want nothing", told)
 		}
 	})
 }

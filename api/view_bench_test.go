@@ -1,6 +1,6 @@
 package api
 
-// What listings, events and viewers cost a daemon that is fed as by a large cluster.
+// What listings, events and viewers cost a daemon that is fed as in a large cluster.
 
 import (
 	"bufio"
@@ -28,7 +28,7 @@ func socketClient(socket string) *http.Client {
 	}}}
 }
 
-// view opens a stream of events, and calls each with its lines.
+// fedView opens a stream of events, and calls each with its lines.
 func fedView(ctx context.Context, b *testing.B, c *http.Client, each func(line []byte)) (opened chan struct{}) {
 	opened = make(chan struct{})
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://muster/v1/events", http.NoBody)
@@ -54,8 +54,8 @@ func fedView(ctx context.Context, b *testing.B, c *http.Client, each func(line [
 	return opened
 }
 
-// memory returns the MB that the process holds when it has given back what it can: the least of some readings, because it
-// goes on with its work meanwhile.
+// memory returns the MB that the process holds after it has given back what it can. That is the smallest of some
+// readings, because the process goes on with its work.
 func memory(b *testing.B) (least float64) {
 	b.Helper()
 	for n := range 5 {
@@ -90,7 +90,7 @@ func quantile(all []time.Duration, q float64) float64 {
 	return float64(all[int(q*float64(len(all)-1))]) / float64(time.Millisecond)
 }
 
-// BenchmarkFed measures listings, the way of a change to a viewer, and what viewers cost, in one run.
+// BenchmarkFed measures listings, the path of a change to a viewer, and the cost of viewers, in one run.
 func BenchmarkFed(b *testing.B) {
 	for b.Loop() {
 		none := memory(b)
@@ -129,7 +129,7 @@ func BenchmarkFed(b *testing.B) {
 		<-counting
 		b.ReportMetric(quantile(slices.Clone(late), 0.5), "ms/event-p50")
 		b.ReportMetric(quantile(slices.Clone(late), 0.99), "ms/event-p99")
-		full, filled := context.WithCancel(ctx) // as after some minutes: the ring of events is full
+		full, filled := context.WithCancel(ctx) // as after some minutes, with a full ring of events
 		go f.change(full, 40*fedChanges)
 		for d.picture().ring.Last() < maxEvents {
 			pace(b, 100*time.Millisecond)
@@ -152,7 +152,7 @@ func BenchmarkFed(b *testing.B) {
 	}
 }
 
-// fedViewers opens streams of events from a process of their own, until leave is called.
+// fedViewers opens streams of events from a separate process, until leave is called.
 func fedViewers(b *testing.B, socket string, n int) (leave func()) {
 	b.Helper()
 	cmd := exec.CommandContext(b.Context(), os.Args[0], "-test.run=^$", "-test.bench=^BenchmarkFedViewers$", "-test.benchtime=1x", "-fed.viewers="+strconv.Itoa(n), "-fed.socket="+socket)
@@ -195,7 +195,7 @@ func BenchmarkFedViewers(b *testing.B) {
 	_, _ = io.Copy(io.Discard, os.Stdin) // until it is closed
 }
 
-// fedCPU returns the CPU that the process takes in some seconds, in percent of a core.
+// fedCPU returns the CPU time that the process takes in some seconds, in percent of a core.
 func fedCPU(b *testing.B) float64 {
 	b.Helper()
 	const span = 5 * time.Second
@@ -206,7 +206,7 @@ func fedCPU(b *testing.B) float64 {
 
 func pace(b *testing.B, d time.Duration) { sleep(b.Context(), d) }
 
-// fedWait waits until the picture has all that the other members tell.
+// fedWait waits until the picture has all data of the other members.
 func fedWait(b *testing.B, d *daemon) {
 	b.Helper()
 	for range 600 {

@@ -18,7 +18,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// looked makes the picture of a daemon, and waits until it has all members.
+// looked creates the picture of a daemon, and waits until it has all members.
 func (d *daemon) looked(t *testing.T) *clusterView {
 	t.Helper()
 	for range 2 {
@@ -30,7 +30,7 @@ func (d *daemon) looked(t *testing.T) *clusterView {
 	synctest.Wait()
 	v := d.picture()
 	if v == nil {
-		t.Fatal("two looks make no picture")
+		t.Fatal("no picture after two requests")
 	}
 	return v
 }
@@ -55,15 +55,15 @@ func (d *daemon) tagged(t *testing.T, path, tag string) (status int, etag, text 
 	return resp.StatusCode, resp.Header.Get("ETag"), string(body)
 }
 
-// A listing of jobs is answered by what the members have told: no member is asked, a change is there within a second, and
-// what this daemon itself has changed at once.
-func TestListingFromThePicture(t *testing.T) {
+// A listing of jobs is answered from what the members have reported. No member is asked, a change is shown within a
+// second, and a change by this daemon itself at once.
+func TestListingFromThePictureAsksNoMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben", "cal")
 		amy, ben, cal := c.daemons[0], c.daemons[1], c.daemons[2]
 		j := ben.put(running(ben.newJob(1), cal))
 		amy.looked(t)
-		close(cal.silent) // only new requests
+		close(cal.silent) // only for new requests
 		began := time.Now()
 		list := func() Listing[Job] {
 			l, err := amy.client.Jobs(t.Context(), JobFilter{})
@@ -73,16 +73,16 @@ func TestListingFromThePicture(t *testing.T) {
 			return l
 		}
 		if l := list(); len(l.Items) != 1 || l.Items[0].State != job.Running || len(l.Partial) > 0 || time.Since(began) > time.Millisecond {
-			t.Errorf("after %s: %+v", time.Since(began), l)
+			t.Errorf("after %s: got %+v, want the running job at once", time.Since(began), l)
 		}
 		own := amy.put(amy.newJob(2))
 		if l := list(); len(l.Items) != 2 || !slices.ContainsFunc(l.Items, func(x Job) bool { return x.ID == own.ID }) {
-			t.Errorf("a job of this daemon is not there at once: %+v", l)
+			t.Errorf("a job of this daemon is not listed at once: got %+v", l)
 		}
 		ben.put(ended(j, job.Exit{State: job.Succeeded}))
 		sleep(t.Context(), time.Second)
 		if l := list(); len(l.Items) != 2 || !slices.ContainsFunc(l.Items, func(x Job) bool { return x.ID == j.ID && x.State == job.Succeeded }) {
-			t.Errorf("a second after its end: %+v", l)
+			t.Errorf("a second after its end: got %+v, want SUCCEEDED", l)
 		}
 		k := ben.put(ben.newJob(3))
 		sleep(t.Context(), time.Second)
@@ -90,20 +90,20 @@ func TestListingFromThePicture(t *testing.T) {
 			t.Fatal(err)
 		}
 		if l := list(); !slices.ContainsFunc(l.Items, func(x Job) bool { return x.ID == k.ID && x.State == job.Cancelled }) {
-			t.Errorf("what was cancelled here is not: %+v", l)
+			t.Errorf("a job that was cancelled here: got %+v, want CANCELLED", l)
 		}
 		ben.mu.Lock()
 		delete(ben.jobs, j.ID)
 		ben.mu.Unlock()
 		sleep(t.Context(), 3*time.Second)
 		if l := list(); slices.ContainsFunc(l.Items, func(x Job) bool { return x.ID == j.ID }) {
-			t.Errorf("a deleted job is still listed: %+v", l)
+			t.Errorf("a deleted job is still listed: got %+v", l)
 		}
 	})
 }
 
-// A member that falls silent costs no listing more than the first, which asks it. Its rows stay, with their age.
-func TestSilentInThePicture(t *testing.T) {
+// A member that falls silent delays only the first listing, which asks it. Its rows stay, with their age.
+func TestSilentMemberKeepsItsRowsInThePicture(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
@@ -115,28 +115,28 @@ func TestSilentInThePicture(t *testing.T) {
 		began := time.Now()
 		nodes, err := amy.client.Nodes(t.Context())
 		if err != nil || !slices.Equal(nodes.Partial, []string{"ben"}) || time.Since(began) > time.Millisecond {
-			t.Fatalf("after %s: %+v, %v", time.Since(began), nodes, err)
+			t.Fatalf("after %s: got %+v, %v, want all but ben at once", time.Since(began), nodes, err)
 		}
 		at := slices.IndexFunc(nodes.Items, func(n Node) bool { return n.ID == ben.peer })
 		if n := nodes.Items[at]; n.State != NodeSuspect || n.Age == nil || *n.Age < 4 || *n.Age > 6 || n.Free.CPUs != 0 {
-			t.Errorf("ben = %+v", n)
+			t.Errorf("ben = %+v, want suspect, with an age of 4 to 6 s", n)
 		}
 		l, err := amy.client.Jobs(t.Context(), JobFilter{})
 		if err != nil || !slices.Equal(l.Partial, []string{"ben"}) || len(l.Items) != 1 || l.Items[0].ID != j.ID || l.Items[0].Age < 4 {
-			t.Errorf("jobs = %+v, %v", l, err)
+			t.Errorf("jobs: got %+v, %v, want the job of ben with its age", l, err)
 		}
 		s, err := amy.client.Stats(t.Context())
 		if err != nil || !slices.Equal(s.Partial, []string{"ben"}) || s.Nodes[NodeSuspect] != 1 || s.Nodes[NodeReady] != 1 {
-			t.Errorf("stats = %+v, %v", s, err)
+			t.Errorf("stats: got %+v, %v, want ben suspect", s, err)
 		}
 		if l, err := amy.client.Jobs(t.Context(), JobFilter{Fresh: true}); err != nil || len(l.Items) != 0 || !slices.Equal(l.Partial, []string{"ben"}) {
-			t.Errorf("asked anew: %+v, %v", l, err)
+			t.Errorf("a fresh listing: got %+v, %v, want no jobs, without ben", l, err)
 		}
 	})
 }
 
-// Whatever a daemon shows from its picture, a user sees of it what the owner of the job would show.
-func TestSightsInThePicture(t *testing.T) {
+// Of what a daemon shows from its picture, a user sees what the owner of the job would show.
+func TestPictureShowsWhatTheOwnerWouldShow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
@@ -151,17 +151,17 @@ func TestSightsInThePicture(t *testing.T) {
 			amy.server.auth.httpUser = user
 			_, _, text := amy.raw(t, http.MethodGet, "/v1/jobs", "")
 			if seen := strings.Contains(text, string(j.ID)); seen != (want != "") || seen && !strings.Contains(text, `"pid":4711`) {
-				t.Errorf("%s: %s", user, text)
+				t.Errorf("%s: got %s, want the job: %v", user, text, want != "")
 			}
 			if v := amy.picture(); v == nil || len(v.members) != 2 {
-				t.Fatal("not from the picture")
+				t.Fatal("the answer is not from the picture")
 			}
 		}
 	})
 }
 
-// Without looks nothing of the picture is left, at either side, and each look within keepView keeps it.
-func TestPictureIsDropped(t *testing.T) {
+// Without requests nothing of the picture is left, on either side; each request within keepView keeps it.
+func TestPictureWithoutRequestsIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
@@ -170,12 +170,12 @@ func TestPictureIsDropped(t *testing.T) {
 			t.Fatal(err)
 		}
 		if amy.picture() != nil {
-			t.Error("one look makes a picture")
+			t.Error("one request makes a picture")
 		}
 		v := amy.looked(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		opened := make(chan struct{}, 10)
-		for range 50 { // however many look, one feed a member
+		for range 50 { // many requests open one feed for each member
 			go func() {
 				for e := range amy.client.Events(ctx, EventFilter{}) {
 					if e.Kind == EventOpen {
@@ -193,7 +193,7 @@ func TestPictureIsDropped(t *testing.T) {
 		}
 		ben.server.feeds.open.mu.Lock()
 		if n := len(ben.server.feeds.open.open); n != 1 {
-			t.Errorf("%d feeds", n)
+			t.Errorf("got %d feeds, want 1", n)
 		}
 		ben.server.feeds.open.mu.Unlock()
 		cancel()
@@ -214,7 +214,7 @@ func TestPictureIsDropped(t *testing.T) {
 		sleep(t.Context(), 3*time.Minute) // idle connections end
 		synctest.Wait()
 		if after, stacks := bubbled(); after > before+4 {
-			t.Errorf("%d goroutines, before %d:\n%s", after, before, stacks)
+			t.Errorf("got %d goroutines, want at most 4 more than %d:\n%s", after, before, stacks)
 		}
 	})
 }
@@ -226,16 +226,16 @@ func (d *daemon) picture() *clusterView {
 	return d.server.viewer.now
 }
 
-// bubbled returns how many goroutines the test's bubble has, and their stacks. Those of the rest of the process, such as
-// connections of other tests that are still closing, do not count.
+// bubbled returns the number of goroutines in the test's bubble, and their stacks. Those of the rest of the process,
+// such as connections of other tests that are still closing, do not count.
 func bubbled() (n int, stacks string) {
 	b := make([]byte, 4<<20)
 	stacks = string(b[:runtime.Stack(b, true)])
 	return strings.Count(stacks, ", synctest bubble "), stacks
 }
 
-// A listing that is the same but for ages is not sent again.
-func TestETag(t *testing.T) {
+// A listing that differs only in ages is not sent again.
+func TestUnchangedListingIsNotSentAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
@@ -247,11 +247,11 @@ func TestETag(t *testing.T) {
 			}
 			status, tag, text := get("")
 			if status != http.StatusOK || tag == "" || !json.Valid([]byte(text)) {
-				t.Fatalf("%s: %d %s %s", path, status, tag, text)
+				t.Fatalf("%s: got %d %s %s, want 200 with an ETag", path, status, tag, text)
 			}
 			sleep(t.Context(), 700*time.Millisecond)
 			if status, again, text := get(`"x", ` + tag); status != http.StatusNotModified || again != tag || text != "" {
-				t.Errorf("%s: %d %s %s", path, status, again, text)
+				t.Errorf("%s: got %d %s %s, want 304", path, status, again, text)
 			}
 		}
 		_, tag, _ := amy.tagged(t, "/v1/jobs", "")
@@ -263,8 +263,8 @@ func TestETag(t *testing.T) {
 	})
 }
 
-// A client asks for some fields of the GPUs of some nodes, and gets them again only after a change.
-func TestListGPUs(t *testing.T) {
+// A client requests some fields of the GPUs of some nodes, and gets them again only after a change.
+func TestListGPUsSelectsFieldsAndNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben", "cal")
 		amy, ben := c.daemons[0], c.daemons[1]
@@ -272,28 +272,29 @@ func TestListGPUs(t *testing.T) {
 		f := ListFilter{Fields: []string{"node_id", "uuid", "utilization"}, Nodes: []job.Peer{ben.peer}}
 		l, err := amy.client.ListGPUs(t.Context(), f)
 		if err != nil || len(l.Items) != 1 || l.Items[0].NodeID != ben.peer || l.Items[0].UUID == "" || l.Items[0].Model != "" || l.Tag == "" || l.Bytes == 0 || l.Same {
-			t.Fatalf("%+v, %v", l, err)
+			t.Fatalf("got %+v, %v, want one GPU of ben with the fields and a tag", l, err)
 		}
 		f.Tag = l.Tag
 		if l, err := amy.client.ListGPUs(t.Context(), f); err != nil || !l.Same || l.Tag != f.Tag || len(l.Items) > 0 {
-			t.Errorf("again: %+v, %v", l, err)
+			t.Errorf("again: got %+v, %v, want that it is the same", l, err)
 		}
 		f.Tag, f.Nodes = "", []job.Peer{"ben"} // by name
 		if l, err := amy.client.ListGPUs(t.Context(), f); err != nil || len(l.Items) != 1 || l.Items[0].NodeID != ben.peer {
-			t.Errorf("by name: %+v, %v", l, err)
+			t.Errorf("by name: got %+v, %v, want one GPU of ben", l, err)
 		}
 		f.Nodes = []job.Peer{ben.peer, amy.peer}
 		if l, err := amy.client.ListGPUs(t.Context(), f); err != nil || l.Same || len(l.Items) != 2 {
-			t.Errorf("of two nodes: %+v, %v", l, err)
+			t.Errorf("of two nodes: got %+v, %v, want 2", l, err)
 		}
 		if l, err := amy.client.ListNodes(t.Context(), ListFilter{Fields: []string{"name"}}); err != nil || len(l.Items) != 3 || l.Items[0].Name == "" || l.Items[0].CPUs != 0 {
-			t.Errorf("nodes: %+v, %v", l, err)
+			t.Errorf("nodes: got %+v, %v, want 3 with their names only", l, err)
 		}
 	})
 }
 
-// A member that tells of more and more jobs takes room from no other, and what is dropped is asked for.
-func TestPictureBoundsALiar(t *testing.T) {
+// A member that reports ever more jobs displaces those of no other member, and the dropped ones are requested when
+// needed.
+func TestPictureBoundsALyingMember(t *testing.T) {
 	w := newView(&daemons{self: "me"}, nil, nil, feedHello{})
 	w.bytes = newRoom("bytes", 200_000, 0)
 	tell := func(peer job.Peer, from, n int) *viewMember {
@@ -310,16 +311,16 @@ func TestPictureBoundsALiar(t *testing.T) {
 	}
 	mal := tell("mal", 0, 10_000)
 	if size := mal.shelf.Size(); size > 100_000 {
-		t.Errorf("mal has %d bytes of 200,000", size)
+		t.Errorf("got %d bytes of mal, want at most half of 200,000", size)
 	}
 	if from := mal.shelf.From(nil); from.ID == "" {
 		t.Error("jobs are missing, and nothing says so")
 	}
 	ben := tell("ben", 0, 20)
 	if from := ben.shelf.From(nil); from.ID != "" {
-		t.Error("a member with few jobs has no room")
+		t.Errorf("a member with few jobs has lost some: got %q, want an empty text", from.ID)
 	}
-	for range 3 { // the same again takes no more
+	for range 3 { // the same again takes no more space
 		tell("ben", 0, 20)
 	}
 	var sum int64
@@ -327,17 +328,17 @@ func TestPictureBoundsALiar(t *testing.T) {
 		sum += m.shelf.Size()
 	}
 	if w.bytes.used != sum {
-		t.Errorf("%d bytes are counted, %d are used", w.bytes.used, sum)
+		t.Errorf("got %d bytes counted, want %d", w.bytes.used, sum)
 	}
 	w.leave(mal)
 	w.leave(ben)
 	if w.bytes.used != 0 || len(w.bytes.has) != 0 {
-		t.Errorf("%d bytes are left", w.bytes.used)
+		t.Errorf("got %d bytes left, want 0", w.bytes.used)
 	}
 }
 
-// A member that floods its feed is read at the pace of an honest one, also if it begins anew each time.
-func TestFloodOfAFeed(t *testing.T) {
+// A member that floods its feed is read at the pace of an honest one, also if it begins again each time.
+func TestFloodingFeedIsReadSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "mal")
 		amy, mal := c.daemons[0], c.daemons[1]
@@ -362,13 +363,13 @@ func TestFloodOfAFeed(t *testing.T) {
 		sleep(t.Context(), 20*time.Second)
 		leave()
 		if most := int64(feedBurst + 22*feedRate); sent.Load() > most || sent.Load() < feedBurst/2 {
-			t.Errorf("%d bytes of a flood were read in 20 s, want %d at most", sent.Load(), most)
+			t.Errorf("got %d bytes of a flood in 20 s, want at most %d", sent.Load(), most)
 		}
 	})
 }
 
-// Parameters of listings shape them, and wrong ones are errors that name the right ones.
-func TestListingParameters(t *testing.T) {
+// Parameters of listings select and shape rows, and wrong ones are errors that name the valid ones.
+func TestListingParametersSelectAndShapeRows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
@@ -384,7 +385,7 @@ func TestListingParameters(t *testing.T) {
 					status, _, text := amy.raw(t, http.MethodGet, path, "")
 					var l Listing[Job]
 					if err := json.Unmarshal([]byte(text), &l); err != nil || status != http.StatusOK {
-						t.Fatalf("%s: %d %s", path, status, text)
+						t.Fatalf("%s: got %d %s, want 200", path, status, text)
 					}
 					for _, j := range l.Items {
 						ids = append(ids, j.Name)
@@ -404,7 +405,7 @@ func TestListingParameters(t *testing.T) {
 				"since=2023-11-14T22:13:23Z": "job-4 job-3",
 			} {
 				if names := strings.Join(got(query), " "); names != want {
-					t.Errorf("%q: %s, want %s", query, names, want)
+					t.Errorf("query %q: got %s, want %s", query, names, want)
 				}
 			}
 			for path, want := range map[string]string{
@@ -412,20 +413,21 @@ func TestListingParameters(t *testing.T) {
 				"/v1/nodes?sort=colour": "running", "/v1/gpus?fields=colour": "memory_used", "/v1/gpus?sort=-colour": "utilization", "/v1/jobs?sort=name&cursor=@x": "next",
 			} {
 				if status, _, text := amy.raw(t, http.MethodGet, path, ""); status != http.StatusUnprocessableEntity || !strings.Contains(text, want) {
-					t.Errorf("%s: %d %s", path, status, text)
+					t.Errorf("%s: got %d %s, want 422 with the hint", path, status, text)
 				}
 			}
 			_, _, text := amy.raw(t, http.MethodGet, "/v1/nodes?fields=name,age&sort=-name", "")
 			var l struct{ Items []map[string]any }
 			if err := json.Unmarshal([]byte(text), &l); err != nil || len(l.Items) != 2 || len(l.Items[0]) != 2 || l.Items[0]["name"] != "ben" || l.Items[1]["age"] == nil {
-				t.Errorf("%s", text)
+				t.Errorf("got %s, want 2 rows with the two fields", text)
 			}
 			amy.looked(t)
 		}
 	})
 }
 
-// A listing by priority has all jobs that have not ended, of this daemon and of others, however many are newer and have ended.
+// A listing by priority has all jobs that have not ended, of this daemon and of others, however many newer ones have
+// ended.
 func TestSortedListingHasOldJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
@@ -443,11 +445,11 @@ func TestSortedListingHasOldJobs(t *testing.T) {
 		sleep(t.Context(), 2*time.Second)
 		l, err := amy.client.Jobs(t.Context(), JobFilter{Limit: 2})
 		if err != nil || len(l.Items) != 2 || l.Next == "" {
-			t.Fatalf("the newest: %d, %q, %v", len(l.Items), l.Next, err)
+			t.Fatalf("the newest: got %d, %q, %v, want 2 and a next page", len(l.Items), l.Next, err)
 		}
 		_, _, text := amy.raw(t, http.MethodGet, "/v1/jobs?sort=state&limit=2&fields=id,state,owner", "")
 		if strings.Count(text, `"PENDING"`) != 2 || !strings.Contains(text, string(ben.peer)) || !strings.Contains(text, string(amy.peer)) {
-			t.Errorf("%s", text)
+			t.Errorf("got %s, want one pending job of each daemon", text)
 		}
 	})
 }

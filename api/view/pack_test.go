@@ -10,14 +10,14 @@ import (
 
 var typical = []byte(`{"schema":"job/v1","id":"","name":"","state":"RUNNING","submitted_at":"2027-01-15T08:00:00Z","tasks":[{"pid":0,"gpus":["GPU-"]}]}`)
 
-// both returns what was packed, for everybody and for those who may see more.
+// both returns the packed text, for everybody and for those who may see more.
 func both(p *Packer, packed []byte) (text, more string) {
 	return string(p.Append([]byte("a"), packed, false)), string(p.Append([]byte("b"), packed, true))
 }
 
-func TestPack(t *testing.T) {
+func TestPackKeepsBothTexts(t *testing.T) {
 	p := NewPacker(typical)
-	long := make([]byte, 3*packWindow) // nothing in it is in it twice
+	long := make([]byte, 3*packWindow) // nothing in it occurs twice
 	for i := range long {
 		long[i] = byte(rand.Uint32()) //nolint:gosec // no secret
 	}
@@ -34,12 +34,12 @@ func TestPack(t *testing.T) {
 		}
 	}
 	if p.work != nil && cap(p.work) > keepWork {
-		t.Errorf("%d bytes are kept for the next text", cap(p.work))
+		t.Errorf("got %d bytes kept for the next text, want at most %d", cap(p.work), keepWork)
 	}
 }
 
-// A text is added to a large one as to a small one, and grows it as append does, not each time.
-func TestAppendToMuch(t *testing.T) {
+// Adding a text to a large one costs as much as to a small one, and the buffer grows as append does, not each time.
+func TestAppendToALargeTextIsCheap(t *testing.T) {
 	p := NewPacker(typical)
 	packed := p.Pack(typical, append([]byte("more"), typical...))
 	b := make([]byte, maxUnpacked+1)
@@ -52,7 +52,7 @@ func TestAppendToMuch(t *testing.T) {
 		}
 	}
 	if want := 10_000 * (len(typical) + len("more")); len(b)-begin != want || grown > 20 {
-		t.Errorf("%d bytes were added, want %d; it has grown %d times", len(b)-begin, want, grown)
+		t.Errorf("got %d bytes added, want %d; the buffer has grown %d times, want at most 20", len(b)-begin, want, grown)
 	}
 	if !bytes.HasSuffix(b, typical) || !bytes.HasPrefix(b[begin:], append([]byte("more"), typical...)) {
 		t.Error("other texts were added")
@@ -60,7 +60,7 @@ func TestAppendToMuch(t *testing.T) {
 }
 
 // A packed text has the sum of the text.
-func TestSums(t *testing.T) {
+func TestPackedTextHasTheSumOfTheText(t *testing.T) {
 	p := NewPacker(typical)
 	for _, more := range [][]byte{nil, []byte("y"), typical} {
 		packed := p.Pack([]byte("x"), more)
@@ -75,8 +75,8 @@ func TestSums(t *testing.T) {
 	}
 }
 
-// Packed texts are told apart by both texts.
-func TestSame(t *testing.T) {
+// Packed texts are equal only if both texts are.
+func TestPackedTextsAreEqualIfBothTextsAre(t *testing.T) {
 	p := NewPacker(typical)
 	one := p.Pack([]byte("x"), []byte("y"))
 	for _, c := range []struct {
@@ -88,31 +88,32 @@ func TestSame(t *testing.T) {
 			more = nil
 		}
 		if Same(one, p.Pack([]byte(c.text), more)) != c.same {
-			t.Errorf("%q and %q: want %t", c.text, c.more, c.same)
+			t.Errorf("Same for %q and %q: want %t", c.text, c.more, c.same)
 		}
 	}
 }
 
-// What is packed to nearly nothing takes a part of its length of a shelf.
-func TestRowsOfEmptyTexts(t *testing.T) {
+// A text that is packed to nearly nothing counts with a part of its length on a shelf.
+func TestRowsOfEmptyTextsCountWithTheirLength(t *testing.T) {
 	r := Row{Packed: NewPacker(typical).Pack(make([]byte, 64<<10), nil)}
 	if len(r.Packed) > 1<<10 || r.Size() < 4<<10 {
-		t.Errorf("%d bytes count as %d", len(r.Packed), r.Size())
+		t.Errorf("got %d packed bytes that count as %d, want at most 1 KiB and at least 4 KiB", len(r.Packed), r.Size())
 	}
 }
 
-// Two texts of one object take little more than one, and that little more than what is unlike the typical text.
-func TestPackIsSmall(t *testing.T) {
+// Two texts of one object take little more than one, and one takes little more than its difference from the typical
+// text.
+func TestPackedTextsAreSmall(t *testing.T) {
 	p := NewPacker(typical)
 	text := fmt.Appendf(nil, `{"schema":"job/v1","id":"%d","name":"","state":"RUNNING","submitted_at":"2027-01-15T08:00:00Z","tasks":[{"pid":0,"gpus":["GPU-"]}]}`, 1234567890)
 	more := bytes.Replace(text, []byte(`"pid":0`), []byte(`"pid":4711`), 1)
 	one, two := len(p.Pack(text, nil)), len(p.Pack(text, more))
 	if one > 48 || two > one+20 {
-		t.Errorf("a text of %d bytes takes %d, two take %d", len(text), one, two)
+		t.Errorf("a text of %d bytes takes %d, two take %d, want at most 48 and 20 more", len(text), one, two)
 	}
 }
 
-// What is no packed text, which only a defect makes, is nothing.
+// Bytes that are no packed text, which only a defect produces, are treated as an empty text.
 func FuzzAppend(f *testing.F) {
 	p := NewPacker(typical)
 	f.Add(p.Pack(typical, nil))
@@ -122,15 +123,15 @@ func FuzzAppend(f *testing.F) {
 	f.Fuzz(func(t *testing.T, packed []byte) {
 		for _, more := range []bool{false, true} {
 			if got := p.Append([]byte("a"), packed, more); len(got) == 0 || got[0] != 'a' {
-				t.Errorf("got %.20q", got)
+				t.Errorf("got %.20q, want at least the first letter", got)
 			}
 			_, _ = Length(packed), SumOf(packed, more)
 		}
 	})
 }
 
-// A Packer is used by many at once.
-func TestPackAtOnce(t *testing.T) {
+// A Packer can be used concurrently.
+func TestPackerIsSafeForConcurrentUse(t *testing.T) {
 	p := NewPacker(typical)
 	var all sync.WaitGroup
 	for n := range 8 {
