@@ -1,6 +1,6 @@
 package api
 
-// The view of the cluster: a cache of what each member reported last. See docs/adr, ADR 140, which calls it the picture.
+// The view of the cluster: a cache of what each member reported last. See docs/adr, ADR 140.
 
 import (
 	"context"

@@ -1,8 +1,11 @@
 package worker
 
-// To whom the memory in use on a device belongs: to tasks, to programs that muster did not start, or to no listed
-// process.
-// See docs/adr, ADR 130.
+// To whom the memory in use on a device belongs: to tasks, to programs that muster did not start, or to no listed process.
+// The daemon looks up the control group of each listed process; one in a container is known by its PID namespace. Its
+// environment (MUSTER_JOB_ID) proves nothing, because anybody can set it. Where the control group is not known (tasks
+// without one, a runner that is not connected, an engine on another host), the time decides: what is in use while no task
+// holds the device belongs to others. Held memory is not subtracted from unlisted memory in general: a task that uses
+// little would hide others.
 
 import (
 	"github.com/musterhq/muster/gpu"

@@ -1,7 +1,11 @@
 package worker
 
-// Residents: whether a user of an offer has an account on this host. The lookup may be slow, so it is an effect, and its
-// answer an event. See docs/adr, ADR 133.
+// Residents: whether a user of an offer has an account on this host. The host looks this up at the first offer, because at
+// the start of a task the attempt would be spent. The lookup may be slow, so it is an effect, and its answer an event.
+// Unknown is not no: without an answer in time an offer is decided as if there were an account. The scheduler remembers a
+// refusal by host and user, as it does refusals for quota, and one task asks again after 1, 2, 4 and then every 5 minutes.
+// The profile has no list of the accounts: it would be long, other hosts need not know it, and directory services do not
+// list theirs.
 
 import (
 	"container/list"

@@ -1,6 +1,8 @@
 package view
 
-// Compression of the texts of rows, nodes and events in memory.
+// Compression of the texts of rows, nodes and events in memory, by zstd with a dictionary: the two documents of a running
+// job take 1.8 kB, and compressed 190 bytes. S2 of the same library needs 64 KB of stack for each call, which each feed
+// would keep. The zstd in C that the database links takes 8 µs for each call instead of 0.3.
 
 import (
 	"encoding/binary"

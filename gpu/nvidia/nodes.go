@@ -5,7 +5,13 @@ package nvidia
 // The major number of the GPUs is fixed. The kernel assigns the other major numbers when it loads a module, and lists
 // them in /proc/devices. A MIG instance has no device file of its own. A program needs that of its GPU, and one for
 // each of two capabilities: access to the GPU instance, and to the compute instance.
-// /proc/driver/nvidia-caps/mig-minors has their minor numbers for all instances that there can ever be.
+// /proc/driver/nvidia-caps/mig-minors has their minor numbers for all instances that there can ever be. An instance whose
+// numbers are not found is not offered.
+//
+// A major number is closed as a whole, with the task's own minor numbers as exceptions. So it does not matter when a file
+// is made, or where. All other devices stay open, because tasks use some that muster does not know (RDMA, FUSE). nvidia-uvm
+// and the IMEX channels stay open to tasks with GPUs: they may be loaded at their first use, and are useless without a GPU.
+// A task of root has all capabilities of MIG, whatever it may open: the kernel gives them to CAP_SYS_ADMIN.
 
 import (
 	"bufio"

@@ -1,7 +1,10 @@
 package nvml
 
 // Cards that hang, and cards that are lost. After a call that did not return, the next children leave its card out for a
-// while, so that it does not hold up the others.
+// while, so that it does not hold up the others. Each card has a deadline of its own: with one for all of them eight
+// sleeping cards took too long together, and the host had none. A new child cannot read the name of a card that was lost
+// before it began. So the driver keeps what it listed of that card, as unknown, while the library still counts it: jobs
+// that need it would otherwise be refused.
 
 import (
 	"maps"

@@ -1,6 +1,8 @@
 package nvml
 
-// Signs of change: what the kernel and the file system say about NVIDIA's driver without a call into its library.
+// Signs of change: what the kernel and the file system say about NVIDIA's driver without a call into its library. A child
+// does not notice all changes, so the driver starts another one. A child cannot start the library anew: one of its threads
+// is always in the library and waits for events.
 
 import (
 	"fmt"

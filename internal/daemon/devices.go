@@ -1,6 +1,8 @@
 package daemon
 
-// The GPUs of this host: their list, and the loop that reads their status.
+// The GPUs of this host: their list, and the loop that reads their status. The GPUs are listed again and again, because a
+// driver may be loaded later, cards are lost and found, and MIG instances change. After an error the last list counts:
+// nothing is known then.
 
 import (
 	"context"

@@ -1,8 +1,10 @@
 package daemon
 
-// The GPUs of a drained host. The daemon closes them, so that they can be reset and their driver can be replaced. It opens
-// them again when the host is back in service.
-// See docs/adr, ADR 129.
+// The GPUs of a drained host. A GPU that a process has open cannot be reset, split into MIG instances or given to another
+// driver. So the daemon closes all of them, once no task holds one: a task has its GPUs open anyway, and their memory must
+// be watched. A single card in quarantine is not closed: the library opens all cards together, and the reset of linked
+// cards needs all of them. What was known last stays listed, with the time of its reading. `node resume` answers when the
+// worker knows the present state of the GPUs, so a card that did not come back from its reset is given to nobody.
 
 import (
 	"context"

@@ -1,6 +1,10 @@
 package daemon
 
-// HTTP requests over TCP: the account as which they act (the setting http-user), and the host names that they may use.
+// HTTP requests over TCP: the account as which they act (the setting http-user), and the host names that they may use. All
+// who have the token are one user, for limits, fair share and the audit log too. There is no default account such as
+// nobody: the files of jobs would belong to everything else that runs as nobody. Nor do requests act as root by default:
+// the token would then be root on every host that runs root's jobs. A user in a header would need a login, and a key for
+// each user.
 
 import (
 	"errors"

@@ -1,6 +1,8 @@
 // Package docsite is the documentation as web pages: the routes of the API, and the manual and the guides of this version.
 // The pages hold no data of a cluster and no secrets, so anybody may load them. They have no scripts and load nothing from
-// other servers. The server does the search.
+// other servers. The server does the search; in a browser it would need a script and an index of 400 KB. The decisions in
+// docs/adr are not among the pages: they are half of the text, for those who change the program. Pages are rendered when
+// the first is read, so the build has no step for them. goldmark renders: it follows CommonMark and leaves raw HTML out.
 //
 // The routes are at /docs, a guide at /docs/NAME, and the results of a search at /docs/search?q=WORDS.
 package docsite

@@ -1,6 +1,11 @@
 // Package osuser looks up users of this host: in /etc/passwd and /etc/group, and if /etc/nsswitch.conf names directory
 // services (LDAP, sssd, NIS) there too, with the command getent. A program without cgo cannot ask these services itself,
-// and one with cgo cannot end a question that hangs. So the daemon and its runners look users up in the same way.
+// and one with cgo cannot end a question that hangs, and needs several times the memory. So the daemon and its runners look
+// users up in the same way. It may take seconds, so no loop does it. The daemon does not look users up for its runners:
+// each start would wait in the daemon.
+//
+// Unknown is not no: a service that does not answer ends a start with exit code 125, as a fault of the host. But getent
+// cannot tell a user who does not exist from a service that is down and says so; this counts as no such user.
 package osuser
 
 import (

@@ -2,9 +2,13 @@
 //
 // While a Go program is busy, a thread of its runtime sleeps for 20 µs, looks at the others, and sleeps again. The
 // kernel may end each sleep later by the thread's timer slack, 50 µs by default. With more slack that thread wakes up
-// less often, and takes less work away from threads that are back from the disk in a moment anyway.
+// less often, and takes less work away from threads that are back from the disk in a moment anyway. Measured in four pairs,
+// a short job took 5.68, 5.52, 6.35, 5.54 ms of CPU time without it and 4.80, 4.47, 4.70, 4.21 ms with it, and 107 and 69
+// context switches. A slack of 0.3 ms has two thirds of that gain.
 //
-// See docs/adr, ADR 150.
+// So a timer of a daemon or a runner may fire up to 1 ms late. Deadlines of leases use a timerfd, which has no slack, and
+// the threads that start tasks set the slack back. A line in the unit file would not reach daemons that are started
+// otherwise, and the file in /proc that changes the slack of a running thread needs CAP_SYS_NICE.
 package timerslack
 
 import (

@@ -1,5 +1,10 @@
 // Package manual makes the reference of muster from the tables of the program: the verbs with their flags, the settings,
 // the job file, the states, and the routes of the HTTP API. The same pages become parts of docs/manual.md and man pages.
+//
+// Each fact is said in one table of the program. A test fails if docs/manual.md is stale, and tests with real daemons run
+// the commands of the examples in screens. Man pages are not in the repository: `make install` lets the program write them,
+// so they fit the installed program. The libraries that make man pages of command lines were of no use: they make one page
+// of the whole program, without groups of flags, examples and exit codes.
 package manual
 
 import (

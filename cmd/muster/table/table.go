@@ -1,4 +1,9 @@
 // Package table lays out listings: which columns are shown, in which order the rows are, and how wide each column is.
+//
+// A column is a value. The flags -o, --sort and --format and their help follow from the list of columns, so all verbs have
+// the same. On a terminal the widest columns are cut until a line fits; ids of jobs, states and figures are never cut,
+// because people copy and search for them. Without a terminal nothing is cut. Templates get the texts of the columns, as in
+// Docker; for values there is --json.
 package table
 
 // The columns of a listing, and how people name them.

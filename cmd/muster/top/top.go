@@ -4,7 +4,13 @@
 // Readings of GPUs are not events, so top asks from time to time for those of the GPUs on the screen.
 //
 // The model decides everything: it depends only on messages and the time, and returns what to ask or to do. The feed
-// asks the daemon. bubbletea controls the terminal, reads its keys and hands it to other verbs; the canvas draws on it.
+// asks the daemon. bubbletea controls the terminal, reads its keys and hands it to other verbs; the canvas draws on it. It
+// is version 2 of bubbletea: version 1 asks the terminal for its background colour when the program starts, so every verb
+// would. logs, exec, why and show are other processes with the terminal, so that Ctrl-C ends them and not top.
+//
+// top must run for days and cost little. With 500 nodes and 10,000 jobs it takes 29 MB at most: rows are small, a listing
+// replaces only rows that differ, and memory is given back every 15 s. Listing everything at each refresh would be
+// megabytes each time.
 package top
 
 import (

@@ -1,12 +1,18 @@
 // Package origin protects an HTTP server from web pages of other origins: they can neither read from it nor act through it.
-// The door of muster ui and the TCP listener of the daemon use the same rules.
+// Browsers send GET, forms, images and WebSockets of any page to loopback, and a page whose name resolves to 127.0.0.1 has
+// our origin. The door of muster ui and the TCP listener of the daemon use the same rules, for all routes: a check in each
+// route would be forgotten in one. The only exception is a link of another site to the page itself, which holds nothing of
+// a cluster.
 //
 //   - Guard checks where a request comes from, before anything else handles it. It checks the host name in the request, and
 //     the headers in which browsers describe the page. It ignores the name of the browser.
 //   - Harden sets the headers of an answer to a browser, so that nothing in it is run, and no page may frame or embed it.
 //   - Tickets let our pages open WebSockets, for which pages cannot set headers.
 //
-// See docs/adr, ADR 142 and 143.
+// No other origin is allowed by CORS, because nobody needs it. There is no HSTS: it would hold for all ports of a host. The
+// daemon makes no certificate for itself: browsers would warn of it, and people would learn to go on.
+//
+// See docs/adr, ADR 142.
 package origin
 
 import (

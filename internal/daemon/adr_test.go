@@ -1,0 +1,102 @@
+package daemon
+
+// The decisions in docs/adr: their form, and their index.
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// maxDecision bounds the words of a decision: one page.
+const maxDecision = 500
+
+// decisionsToRewrite are the numbers of the decisions that do not have this form yet: from the first to the last of each pair.
+var decisionsToRewrite = [][2]string{{"001", "120"}, {"151", "178"}}
+
+// toRewrite reports whether a decision does not have this form yet.
+func toRewrite(name string) bool {
+	return slices.ContainsFunc(decisionsToRewrite, func(r [2]string) bool { return r[0] <= name && name[:3] <= r[1] })
+}
+
+// decisionLink is the link to a decision on a page of docs/adr, as its file name.
+var decisionLink = regexp.MustCompile(`\]\(([0-9]{3}-[a-z0-9-]+\.md)\)`)
+
+// TestDecisionsHaveOneForm: each decision has a title with its number, the three sections in this order, and is no longer
+// than a page.
+func TestDecisionsHaveOneForm(t *testing.T) {
+	for _, name := range decisionFiles(t) {
+		if toRewrite(name) {
+			continue
+		}
+		number := name[:3]
+		text, err := os.ReadFile(filepath.Join("../../docs/adr", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sections []string
+		for line := range strings.Lines(string(text)) {
+			if strings.HasPrefix(line, "## ") {
+				sections = append(sections, strings.TrimSpace(line))
+			}
+		}
+		if want := []string{"## Context", "## Decision", "## Consequences"}; !slices.Equal(sections, want) {
+			t.Errorf("%s has the sections %q: want %q", name, sections, want)
+		}
+		if title := "# " + strings.TrimLeft(number, "0") + ". "; !strings.HasPrefix(string(text), title) {
+			t.Errorf("%s does not begin with %q", name, title)
+		}
+		if n := len(strings.Fields(string(text))); n > maxDecision {
+			t.Errorf("%s has %d words: at most %d. Details of mechanism are comments in the code", name, n, maxDecision)
+		}
+	}
+}
+
+// TestDecisionsAreListed: the index of the decisions has one line for each file, in rising order, and all links between
+// decisions lead to a file.
+func TestDecisionsAreListed(t *testing.T) {
+	files := decisionFiles(t)
+	index, err := os.ReadFile("../../docs/adr/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var listed []string
+	for line := range strings.Lines(string(index)) {
+		if m := decisionLink.FindStringSubmatch(line); m != nil && strings.HasPrefix(line, "| [") {
+			listed = append(listed, m[1])
+		}
+	}
+	if there := slices.DeleteFunc(slices.Clone(files), toRewrite); !slices.Equal(slices.DeleteFunc(listed, toRewrite), there) {
+		t.Errorf("the index lists %q, and there are %q", listed, there)
+	}
+	for _, name := range append([]string{"README.md"}, files...) {
+		if toRewrite(name) {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join("../../docs/adr", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range decisionLink.FindAllStringSubmatch(string(text), -1) {
+			if !slices.Contains(files, m[1]) && !toRewrite(m[1]) {
+				t.Errorf("%s leads to %s, which does not exist", name, m[1])
+			}
+		}
+	}
+}
+
+// decisionFiles returns the files of the decisions, sorted.
+func decisionFiles(t *testing.T) (names []string) {
+	t.Helper()
+	paths, err := filepath.Glob("../../docs/adr/[0-9]*.md")
+	if err != nil || len(paths) < 20 {
+		t.Fatalf("%d decisions, %v", len(paths), err)
+	}
+	for _, path := range paths {
+		names = append(names, filepath.Base(path))
+	}
+	return names
+}
