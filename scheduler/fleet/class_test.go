@@ -10,7 +10,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-func TestClassesFor(t *testing.T) {
+func TestClassesThatAreSearchedForARequest(t *testing.T) {
 	long := strings.Repeat("x", job.MaxName)
 	for _, c := range []struct {
 		nodes      string
@@ -38,7 +38,7 @@ func TestClassesFor(t *testing.T) {
 		{"", "name=n7&rack=r1", job.Resources{}, "label/name=n7"},
 		{"", "arch=aarch64", job.Resources{}, "arch/arm64"},
 		{"", "arch=amd64", job.Resources{}, "worker"},
-		{"", "arch=arm64|arch=amd64", job.Resources{}, "worker"}, // the class of the one does not find the other
+		{"", "arch=arm64|arch=amd64", job.Resources{}, "worker"}, // a class of one architecture does not find hosts of the other
 
 		{"", "gpu.memory>=40GB", job.Resources{GPUs: 2}, "gpu/mem/40/x2"},
 		{"", "gpu.memory<40GB", job.Resources{GPUs: 2}, "gpu/x2"},
@@ -57,8 +57,8 @@ func TestClassesFor(t *testing.T) {
 	}
 }
 
-// A host that meets a constraint is among the hosts of each class that is searched, if no choice is left to it.
-func TestHostHasTheClasses(t *testing.T) {
+// A host that meets a constraint has each class that is searched for it, if the constraint leaves no choice.
+func TestHostThatMeetsAConstraintIsInItsClasses(t *testing.T) {
 	p := contract.Profile{
 		Worker: true, Name: "n7", Arch: "arm64", CPUs: 128, Memory: 2e12, Labels: map[string]string{"rack": "r1", "zone": "z"},
 		GPUs: sameDevices(8, "h100-80gb", 80e9),
@@ -74,14 +74,14 @@ func TestHostHasTheClasses(t *testing.T) {
 		}
 		for _, class := range ClassesFor(job.Spec{Constraint: text}) {
 			if !slices.Contains(all, class) {
-				t.Errorf("%s is searched as %s, not among %v", text, class, all)
+				t.Errorf("%s is searched as %s, which is not among %v", text, class, all)
 			}
 		}
 	}
 }
 
-// Whatever a job asks for, few classes are searched, and each is one that may be announced.
-func FuzzClassesFor(f *testing.F) {
+// Whatever a job requests, few classes are searched, and each is one that may be announced.
+func FuzzClassesOfARequestAreFewAndValid(f *testing.F) {
 	f.Add("rack=r1&(a=b|c=d)&gpu.memory>=40GB", "n1", "h100", 2)
 	f.Fuzz(func(t *testing.T, constraint, node, model string, gpus int) {
 		s := job.DefaultSpec()
@@ -95,7 +95,7 @@ func FuzzClassesFor(f *testing.F) {
 		}
 		classes := ClassesFor(s)
 		if len(classes) == 0 || len(classes) > maxSearched || slices.ContainsFunc(classes, func(c string) bool { return !contract.IsClass(c) }) {
-			t.Errorf("%q", fmt.Sprint(classes))
+			t.Errorf("%q, want a few valid classes", fmt.Sprint(classes))
 		}
 	})
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// With trusted labels a host has only those that are signed for it, whatever it says of itself.
-func TestTrustedLabels(t *testing.T) {
+// If labels must be trusted, a host has only the labels that are signed for it, whatever it reports.
+func TestOnlySignedLabelsAreTrusted(t *testing.T) {
 	host := func(own, signed map[string]string) *Host {
 		h := &Host{Peer: "p"}
 		p := contract.Profile{Peer: "p", Name: "n", Labels: own, CPUs: 8, Worker: true, Drivers: []string{contract.DriverExec, contract.DriverSigned}}
@@ -42,7 +42,7 @@ func TestTrustedLabels(t *testing.T) {
 			}
 			for _, x := range clauses {
 				if (x.Test(c.host) == "") != (x.met == nil && x.Test(c.host) == "" || x.met != nil && x.met(c.host)) {
-					t.Errorf("%s: clause %s has two answers", c.name, x.Text)
+					t.Errorf("%s: the two answers of clause %s differ", c.name, x.Text)
 				}
 			}
 			return Meets(clauses, c.host)
@@ -51,7 +51,7 @@ func TestTrustedLabels(t *testing.T) {
 			t.Errorf("%s: secure=yes %v, with trusted labels %v, !secure %v, want %v, %v and %v", c.name, meets("secure=yes", false), meets("secure=yes", true), meets("!secure", true), c.any, c.trusted, c.strange)
 		}
 		if !meets("cpus=8", true) {
-			t.Errorf("%s: facts do not count any more", c.name)
+			t.Errorf("%s: trusted labels hide the facts of the host", c.name)
 		}
 		prefers := job.Spec{Prefer: "secure=yes", TrustedLabels: true}.Preferences()
 		if got := Weight(prefers, c.host) == 1; got != c.trusted {
@@ -65,7 +65,7 @@ func TestTrustedLabels(t *testing.T) {
 	}
 }
 
-func TestImageClauses(t *testing.T) {
+func TestClausesOfAnImage(t *testing.T) {
 	bare := &Host{Profile: contract.Profile{Worker: true, Drivers: []string{contract.DriverExec}}}
 	engine := &Host{Profile: contract.Profile{Worker: true, Drivers: []string{contract.DriverExec, contract.DriverDocker}, Mounts: []string{"/data"}}}
 	for _, c := range []struct {
@@ -94,9 +94,9 @@ func TestImageClauses(t *testing.T) {
 	}
 }
 
-// If no host runs containers, or none lets them see a directory, the advice says what is needed. Of mounts that a host
-// without an engine would allow nothing is known.
-func TestAdvice(t *testing.T) {
+// If no host runs containers, or none allows them to see a directory, the advice says what is needed. It is silent
+// about mounts that a host without an engine would allow.
+func TestAdviceOnContainers(t *testing.T) {
 	bare := &Host{Profile: contract.Profile{Worker: true, CPUs: 1, Drivers: []string{contract.DriverExec}}}
 	engine := &Host{Profile: contract.Profile{Worker: true, CPUs: 1, Drivers: []string{contract.DriverExec, contract.DriverDocker}, Mounts: []string{"/data"}}}
 	const ask, container, mount = "", "a job with --image needs a node where a Docker engine runs", "its setting docker-mount, as in muster daemon --docker-mount /etc"
@@ -128,8 +128,8 @@ func TestAdvice(t *testing.T) {
 	}
 }
 
-// A task with input goes only to hosts that pass it on; earlier versions do not.
-func TestInputClause(t *testing.T) {
+// A task with input goes only to hosts that forward input. Earlier versions do not.
+func TestTaskWithInputNeedsAHostThatForwardsIt(t *testing.T) {
 	old := &Host{Profile: contract.Profile{Worker: true, Drivers: []string{contract.DriverExec}}}
 	knows := &Host{Profile: contract.Profile{Worker: true, Drivers: []string{contract.DriverExec, contract.DriverInput}}}
 	for _, s := range []job.Spec{{}, {Stdin: true}, {TTY: "24x80"}} {
@@ -138,10 +138,10 @@ func TestInputClause(t *testing.T) {
 			t.Fatal(err)
 		}
 		if Meets(clauses, old) == s.TakesInput() || !Meets(clauses, knows) {
-			t.Errorf("stdin %v, tty %q: met by %v %v, by %v %v", s.Stdin, s.TTY, old.Profile.Drivers, Meets(clauses, old), knows.Profile.Drivers, Meets(clauses, knows))
+			t.Errorf("stdin %v, tty %q: met by %v: %v, by %v: %v, want it met by the first only without input, and by the second", s.Stdin, s.TTY, old.Profile.Drivers, Meets(clauses, old), knows.Profile.Drivers, Meets(clauses, knows))
 		}
 		if (PoolKey(s) == PoolKey(job.Spec{})) == s.TakesInput() {
-			t.Errorf("stdin %v, tty %q: in the pool %s", s.Stdin, s.TTY, PoolKey(s))
+			t.Errorf("stdin %v, tty %q: in the pool %s, want one of its own only with input", s.Stdin, s.TTY, PoolKey(s))
 		}
 	}
 }
@@ -155,8 +155,8 @@ func sameDevices(n int, class string, memory job.Size) []gpu.Device {
 	return out
 }
 
-// Each term of a constraint is a line of its own, which says what the hosts that fail have.
-func TestConstraintClauses(t *testing.T) {
+// Each term of a constraint has a line of its own. It says what the hosts have that fail it.
+func TestEachTermOfAConstraintIsAClause(t *testing.T) {
 	table := NewTable()
 	add := func(name, labels string, devices ...gpu.Device) {
 		p := contract.Profile{Name: name, CPUs: 4, Worker: true, Drivers: []string{contract.DriverExec}, Labels: map[string]string{}, GPUs: devices}

@@ -12,9 +12,9 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Distances keep the order of round trips, tell those apart that differ by more than the square root of two, and a round
-// trip that is not known comes last.
-func TestDistances(t *testing.T) {
+// Distances keep the order of round trips, and differ if the round trips differ by more than a factor of the square
+// root of two. An unknown round trip comes last.
+func TestDistancesKeepTheOrderOfRoundTrips(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		draw := rapid.Custom(func(t *rapid.T) time.Duration {
 			return time.Duration(rapid.Int64Range(1, math.MaxInt64>>rapid.IntRange(0, 62).Draw(t, "bits")).Draw(t, "round trip"))
@@ -22,10 +22,10 @@ func TestDistances(t *testing.T) {
 		a, b := draw.Draw(t, "a"), draw.Draw(t, "b")
 		x, y := DistanceOf(a), DistanceOf(b)
 		if !x.Known() || x.Rank() <= 0 || x.Rank() >= DistanceOf(0).Rank() {
-			t.Fatalf("%s: %d, rank %d", a, x, x.Rank())
+			t.Fatalf("%s: distance %d has rank %d, want a known one before that of an unknown distance", a, x, x.Rank())
 		}
 		if a <= b != (x <= y) && x != y || float64(b) > 1.4143*float64(a) && x.Rank() >= y.Rank() {
-			t.Fatalf("%s is %d, %s is %d", a, x, b, y)
+			t.Fatalf("%s is %d, but %s is %d", a, x, b, y)
 		}
 	})
 	for trip, want := range map[time.Duration]string{
@@ -38,9 +38,9 @@ func TestDistances(t *testing.T) {
 	}
 }
 
-// A search by distance goes through the same hosts as another one, the nearest first: this daemon's own, then those of
+// A search by distance visits the same hosts as any other, the nearest first: this daemon's own host, then hosts of
 // known distance, then the others.
-func TestNearestWithRoom(t *testing.T) {
+func TestSearchByDistanceVisitsTheNearestFirst(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		table := NewTable()
 		for i := range rapid.IntRange(0, 20).Draw(t, "hosts") {
@@ -76,13 +76,13 @@ func TestNearestWithRoom(t *testing.T) {
 		}
 		slices.SortStableFunc(all, func(a, b *Host) int { return a.Distance.Rank() - b.Distance.Rank() })
 		if !slices.Equal(all, near) {
-			t.Fatalf("%d hosts with room, by distance %d", len(all), len(near))
+			t.Fatalf("%d hosts with capacity, but %d of them by distance", len(all), len(near))
 		}
 	})
 }
 
-// BenchmarkNearestWithRoom finds the 64 nearest of 10,000 hosts, of which 32 are in the same rack and full.
-func BenchmarkNearestWithRoom(b *testing.B) {
+// BenchmarkSearchByDistance finds the 64 nearest of 10,000 hosts, of which 32 are in the same rack and full.
+func BenchmarkSearchByDistance(b *testing.B) {
 	table := NewTable()
 	for i := range 10_000 {
 		cpus := 4

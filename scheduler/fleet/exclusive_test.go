@@ -8,11 +8,11 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// alone is a need for a whole host of at least one CPU.
+// alone is a need for a whole host with at least one CPU.
 var alone = job.Resources{CPUs: 1, Exclusive: true}
 
-// An exclusive need fits only a host without tasks. Where an exclusive task is, nothing fits.
-func TestExclusiveFits(t *testing.T) {
+// An exclusive need fits only a host without tasks. Nothing fits beside an exclusive task.
+func TestExclusiveNeedFitsOnlyAnEmptyHost(t *testing.T) {
 	devices := devicesOf(sameDevices(2, "h100", 80e9))
 	for _, c := range []struct {
 		free contract.Free
@@ -32,18 +32,18 @@ func TestExclusiveFits(t *testing.T) {
 			t.Errorf("%+v into %+v: lacks %q, suffices %v; want %q", c.need, c.free, lack, suffices, c.lack)
 		}
 		if lack == "" && !FootprintOf(c.need).Within(footprintOfFree(&c.free)) || lack == "tasks" && FootprintOf(c.need).Within(footprintOfFree(&c.free)) {
-			t.Errorf("the footprint of %+v is not like that of %+v", c.need, c.free)
+			t.Errorf("the footprint of %+v does not agree with that of %+v", c.need, c.free)
 		}
 	}
 	p := contract.Profile{CPUs: 8}
 	if !FootprintOf(alone).Within(footprintOfProfile(&p)) {
-		t.Error("an exclusive task could never run at a host of 8 CPUs")
+		t.Error("an exclusive task could never run on a host with 8 CPUs")
 	}
 }
 
-// What is left of an empty host once something was offered there: nothing for an exclusive task; and nothing for any
-// task once an exclusive one was offered. A queued claim counts for those that rank behind it.
-func TestExclusiveClaims(t *testing.T) {
+// An empty host gets offers. Then nothing is left of it for an exclusive task, and nothing for any task after an offer
+// of an exclusive one. A queued claim counts for the tasks that rank behind it.
+func TestClaimLeavesNothingForAnExclusiveTask(t *testing.T) {
 	for _, c := range []struct {
 		state ClaimState
 		need  job.Resources
@@ -72,22 +72,22 @@ func TestExclusiveClaims(t *testing.T) {
 		}
 		h.Unclaim(x)
 		if table.Count(start); !fits(alone) || !FootprintOf(alone).Within(table.Row(h.Slot()).Left) {
-			t.Errorf("an exclusive task does not fit once the claim %d is gone", c.state)
+			t.Errorf("an exclusive task does not fit after the claim %d has gone", c.state)
 		}
 	}
 }
 
-// A host that refuses an exclusive task for its user's quota may still take the user's small tasks.
-func TestExclusiveQuota(t *testing.T) {
+// A host that declines an exclusive task for its user's quota may still accept small tasks of the user.
+func TestQuotaOfAnExclusiveTaskAllowsSmallTasks(t *testing.T) {
 	var qs Quotas
 	qs.refuse("amy", alone, "enough")
 	small := job.Resources{CPUs: 4}
 	if qs.Over("amy", small) != "" || qs.Over("amy", alone) == "" {
-		t.Errorf("after an exclusive task was refused, a small one is %q and an exclusive one %q", qs.Over("amy", small), qs.Over("amy", alone))
+		t.Errorf("after an exclusive task was declined, a small one is %q and an exclusive one %q, want only the second to be over the quota", qs.Over("amy", small), qs.Over("amy", alone))
 	}
 	qs.refuse("amy", small, "enough")
 	large := job.Resources{CPUs: 4, Exclusive: true}
 	if qs.Over("amy", large) == "" {
-		t.Error("after a small task was refused, a whole host is not")
+		t.Error("after a small task was declined, a whole host is not over the quota")
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// devicesFor is one small, one half used and two large devices.
+// devicesFor returns one small, one half used and two large devices.
 func devicesFor() (contract.Free, map[string]gpu.Device) {
 	all := []gpu.Device{
 		{UUID: "big1", Class: "h100-80gb", Memory: 80e9},
@@ -31,7 +31,7 @@ func devicesFor() (contract.Free, map[string]gpu.Device) {
 	return free, devices
 }
 
-func TestFits(t *testing.T) {
+func TestFitOfEachNeed(t *testing.T) {
 	for _, c := range []struct {
 		need   job.Resources
 		chosen string
@@ -56,8 +56,8 @@ func TestFits(t *testing.T) {
 	}
 }
 
-// A share is rounded to thousandths as hosts round it: 0.57 of a device does not fit where 569 thousandths are free.
-func TestSharesAreRounded(t *testing.T) {
+// A share is rounded to thousandths like on hosts: 0.57 of a device does not fit if 569 thousandths are free.
+func TestSharesAreRoundedToThousandths(t *testing.T) {
 	for milli := 1; milli < gpu.Whole; milli++ {
 		need := job.Resources{GPUShare: float64(milli) / gpu.Whole}
 		for _, left := range []int{milli - 1, milli} {
@@ -65,14 +65,14 @@ func TestSharesAreRounded(t *testing.T) {
 			d := devicesOf([]gpu.Device{{UUID: "a", Memory: 1}})
 			d.setFree(free.GPUs)
 			if chosen, _ := d.Fit(need, &free); len(chosen) > 0 != (left >= milli) || d.Suffices(need, &free) != (left >= milli) {
-				t.Errorf("%d thousandths fit into %d: %v, %v", milli, left, chosen, d.Suffices(need, &free))
+				t.Errorf("%d thousandths fit into %d: %v, %v, want that only if they are no more", milli, left, chosen, d.Suffices(need, &free))
 			}
 		}
 	}
 }
 
-// The free devices of a host are known with their NVLink islands and NUMA nodes.
-func TestPlaceOfDevices(t *testing.T) {
+// The free devices of a host have their NVLink islands and NUMA nodes.
+func TestFreeDevicesHaveIslandsAndNUMANodes(t *testing.T) {
 	var all []gpu.Device
 	for i := range 6 {
 		all = append(all, gpu.Device{UUID: fmt.Sprint(i), NUMA: i / 3, Class: "x", Memory: job.Size(i / 3)})
@@ -105,8 +105,8 @@ func TestPlaceOfDevices(t *testing.T) {
 	}
 }
 
-// What is taken is not there any more, and nothing falls below none.
-func TestTake(t *testing.T) {
+// Taken capacity is gone, and nothing falls below zero.
+func TestTakeRemovesCapacity(t *testing.T) {
 	free, devices := devicesFor()
 	need := job.Resources{CPUs: 6, GPUs: 2, GPUModel: "h100"}
 	for range 2 {
@@ -114,7 +114,7 @@ func TestTake(t *testing.T) {
 		take(need, &free, chosen[:min(len(chosen), 2)])
 	}
 	if free.Tasks != 2 || free.CPUs != 0 || len(choose(need, &free, devices)) != 0 {
-		t.Errorf("left: %+v", free)
+		t.Errorf("left: %+v, want 2 tasks, no CPUs and no device", free)
 	}
 	half := job.Resources{GPUShare: .5}
 	chosen := choose(half, &free, devices)

@@ -14,7 +14,7 @@ import (
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// aHost is one host of a table that says that it has so many CPUs free.
+// aHost is a host of a table that reports so many free CPUs.
 func aHost(t *Table, p job.Peer, cpus int) *Host {
 	h := t.Add(p, false)
 	t.Hello(h, contract.Hello{
@@ -27,9 +27,9 @@ func aHost(t *Table, p job.Peer, cpus int) *Host {
 
 func rankOf(n int) Rank { return Rank{Born: start.Add(time.Duration(n)), Job: job.ID(fmt.Sprint(n))} }
 
-// What is left is the host's word less its claims: the direct and the held ones for all, the queued ones for those
-// that rank behind them.
-func TestLeft(t *testing.T) {
+// What is left is the reported capacity less the claims: the direct and the held ones for all requests, the queued ones
+// for requests that rank behind them.
+func TestClaimsReduceWhatIsLeft(t *testing.T) {
 	table := NewTable()
 	h := aHost(&table, "n1", 8)
 	claims := map[ClaimState]*Claim{}
@@ -43,19 +43,19 @@ func TestLeft(t *testing.T) {
 		return h.LeftFor(&r).CPUs
 	}
 	if h.Left().CPUs != 3 || left(5) != 3 || left(10) != 3 || left(15) != 1 {
-		t.Errorf("left: %d, before the queue %d, for itself %d, behind it %d", h.Left().CPUs, left(5), left(10), left(15))
+		t.Errorf("left: %d, before the queue %d, for the claim itself %d, behind it %d, want 3, 3, 3 and 1", h.Left().CPUs, left(5), left(10), left(15))
 	}
 	h.Hold(claims[Queued], nil)
 	if h.Left().CPUs != 1 || h.Claims.Queued() != 0 {
-		t.Errorf("%d left once the queued claim is held", h.Left().CPUs)
+		t.Errorf("%d left after the queued claim is held, want 1 and no queued claim", h.Left().CPUs)
 	}
 	h.Unclaim(claims[Queued])
 	if h.Left().CPUs != 1 {
-		t.Errorf("%d left of the host's old word once the claim is gone, want 1", h.Left().CPUs)
+		t.Errorf("%d left of the earlier report after the claim has gone, want 1", h.Left().CPUs)
 	}
 	h.SetFree(contract.Free{CPUs: 6})
 	if h.Left().CPUs != 1 {
-		t.Errorf("%d left of the host's new word, want 1", h.Left().CPUs)
+		t.Errorf("%d left of the newer report, want 1", h.Left().CPUs)
 	}
 	h.Unclaim(claims[Direct])
 	h.Unclaim(claims[Direct])
@@ -64,7 +64,7 @@ func TestLeft(t *testing.T) {
 	}
 }
 
-// A full queue takes what ranks before its last, and nothing takes more claims than may be.
+// A full queue accepts a request that ranks before its last claim. The number of all claims is bounded.
 func TestQueueIsBounded(t *testing.T) {
 	table := NewTable()
 	h := aHost(&table, "n1", 8)
@@ -74,22 +74,22 @@ func TestQueueIsBounded(t *testing.T) {
 	}
 	for i := range MaxQueued {
 		if h.Displaced(ask(-1, need, false)) != nil {
-			t.Fatalf("a claim gives way though %d queue", i)
+			t.Fatalf("a claim is displaced though only %d queue", i)
 		}
 		h.Claim(&Claim{ID: uint64(i), Rank: rankOf(100 - i), Need: need, State: Queued})
 	}
 	table.Count(start)
 	before, behind := ask(99, need, false), ask(101, need, false)
 	if last := h.Displaced(before); last == nil || last.ID != 0 {
-		t.Errorf("the last of the queue is %+v", last)
+		t.Errorf("the last of the queue is %+v, want the claim 0", last)
 	}
 	if !table.MayQueue(h, before) || table.MayQueue(h, behind) {
-		t.Error("what ranks before the last of the queue takes its place, and nothing else")
+		t.Error("a full queue must accept exactly the requests that rank before its last claim")
 	}
 	small := job.Resources{CPUs: 1}
 	for _, other := range []*Request{ask(101, need, true), ask(101, small, false)} {
 		if h.Displaced(other) != nil || !table.MayQueue(h, other) {
-			t.Errorf("no place for what asks for something else: %+v", other)
+			t.Errorf("displaced %+v for a request of another kind, want none and a place", other)
 		}
 	}
 	n := uint64(MaxQueued)
@@ -101,22 +101,22 @@ func TestQueueIsBounded(t *testing.T) {
 	}
 	table.Count(start)
 	if last := h.Displaced(ask(101, small, false)); last == nil || last.ID != n {
-		t.Errorf("the last of all is %+v", last)
+		t.Errorf("the last of all claims is %+v, want the claim with the last rank", last)
 	}
 	if !table.MayQueue(h, ask(101, small, false)) || table.MayQueue(h, ask(200, small, false)) || table.MayQueue(h, behind) {
-		t.Error("what ranks before the last of all takes its place, and nothing else")
+		t.Error("a queue full of all kinds must accept exactly the requests that rank before its last claim")
 	}
 	for i := h.Claims.Queued(); i < maxClaims; i++ {
 		h.Claim(&Claim{ID: uint64(i)})
 	}
 	table.Count(start)
 	if table.MayQueue(h, before) || table.Row(h.Slot()).Left != nothing {
-		t.Errorf("a host with %d claims takes more", maxClaims)
+		t.Errorf("a host with %d claims accepts more", maxClaims)
 	}
 }
 
 // A host that pauses, has no lease or has gone is offered nothing.
-func TestPauses(t *testing.T) {
+func TestClosedHostIsOfferedNothing(t *testing.T) {
 	table := NewTable()
 	h := aHost(&table, "n1", 8)
 	open := func(now time.Time) bool {
@@ -125,24 +125,24 @@ func TestPauses(t *testing.T) {
 	}
 	h.Pause(start.Add(time.Second))
 	if open(start) {
-		t.Error("it pauses, and is offered something")
+		t.Error("a pausing host is offered something")
 	}
 	if h.Touch(); !open(start.Add(time.Second)) {
-		t.Error("its pause is over, and it is offered nothing")
+		t.Error("a host after its pause is offered nothing")
 	}
 	if h.Leaseless(); open(start.Add(time.Second)) {
-		t.Error("it has no lease, and is offered something")
+		t.Error("a host without a lease is offered something")
 	}
 	if !h.Leased() || h.Leased() || !open(start.Add(time.Second)) {
-		t.Error("it has a lease, and is offered nothing")
+		t.Error("a host with a lease is offered nothing")
 	}
 	if h.Down(start.Add(2 * time.Second)); open(start.Add(2 * time.Second)) {
-		t.Error("it has gone, and is offered something")
+		t.Error("a host that has gone is offered something")
 	}
 }
 
-// Suffices finds out what Fit would, without choosing.
-func TestSufficesAsFit(t *testing.T) {
+// Suffices gives the answer of Fit without choosing devices.
+func TestSufficesAgreesWithFit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var all []gpu.Device
 		var free []contract.FreeGPU
@@ -174,7 +174,7 @@ func TestSufficesAsFit(t *testing.T) {
 		d.setFree(free)
 		f := contract.Free{GPUs: free}
 		if _, lack := d.Fit(need, &f); d.Suffices(need, &f) != (lack == "") {
-			t.Errorf("%+v of %+v: it lacks %q", need, free, lack)
+			t.Errorf("%+v of %+v: Fit lacks %q, and Suffices disagrees", need, free, lack)
 		}
 	})
 }

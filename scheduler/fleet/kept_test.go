@@ -8,9 +8,9 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// What a host keeps is kept from the tasks of certain priorities, and from those that last too long. The text names the
-// job, its user and the time.
-func TestKeptFrom(t *testing.T) {
+// What a host keeps is kept from tasks of certain priorities, and from tasks that would last too long. The text names
+// the job, its user and the time.
+func TestKeptCapacityNamesItsJob(t *testing.T) {
 	const id = job.ID("0000000000-0000000000001")
 	now := time.Unix(1000, 0)
 	gpus := func(n, priority int, limit time.Duration) Asked {

@@ -8,9 +8,9 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// A host is no candidate for what its limits never allow, in any search. Limits that are told again count from then on, and hosts
-// with equal limits share them.
-func TestLimitsExclude(t *testing.T) {
+// A host is not a candidate for a task that its limits never allow, in any search. A newer report of limits counts from
+// then on. Hosts with equal limits share them.
+func TestHostIsNoCandidateBeyondItsLimits(t *testing.T) {
 	table := NewTable()
 	limits := &contract.UserLimits{PerUser: contract.Limit{contract.LimitCPUs: 2, contract.LimitPriority: 50}, Users: map[string]contract.Limit{"ada": {contract.LimitCPUs: 3}}}
 	hosts := []*Host{table.Add("n1", false), table.Add("n2", false), table.Add("here", true)}
@@ -24,7 +24,7 @@ func TestLimitsExclude(t *testing.T) {
 	}
 	hello(limits)
 	if hosts[0].Profile.Limits != hosts[1].Profile.Limits {
-		t.Error("equal limits are kept twice")
+		t.Error("equal limits are stored twice")
 	}
 	clauses, err := ClausesOf(job.Spec{})
 	if err != nil {
@@ -46,7 +46,7 @@ func TestLimitsExclude(t *testing.T) {
 	check := func(when string, want map[string]int) {
 		t.Helper()
 		for name, s := range shapes {
-			for range 2 { // the second time by what the first one has worked out
+			for range 2 { // the second time from the results of the first
 				found := [3]int{}
 				for range table.WithRoom(s, 0, &least) {
 					found[0]++

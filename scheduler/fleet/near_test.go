@@ -10,8 +10,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Who misspells the name of a node or of a label is told so, with the names that are near. Asking for less would not help.
-func TestAdviceOnMisspelledNames(t *testing.T) {
+// A user who misspells the name of a node or a label gets the similar names as advice. Requesting less would not help.
+func TestMisspelledNamesGetAdvice(t *testing.T) {
 	table := NewTable()
 	for i, labels := range []map[string]string{{"rack": "r1"}, {"rack": "r2", "zone": "a"}, {}} {
 		p := contract.Profile{Name: fmt.Sprint("gpu", i+1), CPUs: 4, Worker: true, Drivers: []string{contract.DriverExec, contract.DriverSigned}, Labels: labels}
@@ -28,7 +28,7 @@ func TestAdviceOnMisspelledNames(t *testing.T) {
 		{job.Spec{NodeList: []string{"gpx*"}}, `no node has a name such as "gpx*"; give one that is there, such as gpu1`},
 		{job.Spec{NodeList: []string{"a", "b"}}, `no node is in the list; give one that is there, such as gpu1`},
 		{job.Spec{NodeList: []string{"gpu9=p-gone"}}, `the node "gpu9" is not known, or runs no tasks; give one that is there, such as gpu1`},
-		{job.Spec{NodeList: []string{"gpu1"}, Constraint: "rack=r9"}, ""}, // the label is there
+		{job.Spec{NodeList: []string{"gpu1"}, Constraint: "rack=r9"}, ""}, // the label exists
 		{job.Spec{Constraint: "rak=r1"}, `no node has the label "rak"; give one that is there, such as rack`},
 		{job.Spec{Constraint: "rak=r1", TrustedLabels: true}, `no node has the signed label "rak"; there are no signed labels`},
 		{job.Spec{Constraint: "H100"}, `no node has the label "H100"; for the model of a GPU write gpu.model=h100`},
@@ -53,8 +53,8 @@ func TestAdviceOnMisspelledNames(t *testing.T) {
 	}
 }
 
-// The clause of a list of nodes has their names, without the IDs to which they are pinned.
-func TestClauseOfPinnedNodes(t *testing.T) {
+// The clause of a list of nodes shows their names without the IDs to which they are pinned.
+func TestClauseOfPinnedNodesHidesIDs(t *testing.T) {
 	clauses, err := ClausesOf(job.Spec{NodeList: []string{"gpu1=12D3KooWone", "gpu[2-3]"}, Exclude: []string{"gpu4=12D3KooWfour"}})
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +68,7 @@ func TestClauseOfPinnedNodes(t *testing.T) {
 	}
 }
 
-func TestDistance(t *testing.T) {
+func TestEditDistance(t *testing.T) {
 	long := strings.Repeat("a", 65)
 	for _, c := range []struct {
 		a, b string

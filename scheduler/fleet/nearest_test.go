@@ -10,7 +10,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// near is a host of 8 CPUs, 64 GB and GPUs of a model, of which so much is free.
+// near is a host with 8 CPUs, 64 GB and GPUs of a model, of which so much is free.
 func near(t *Table, name string, cpus int, memory job.Size, gpus, freeGPUs int, model string) *Host {
 	m := contract.Hello{
 		Profile: contract.Profile{Name: name, CPUs: 8, Memory: 64e9, Drivers: []string{contract.DriverExec}, Worker: true},
@@ -28,7 +28,7 @@ func near(t *Table, name string, cpus int, memory job.Size, gpus, freeGPUs int, 
 	return h
 }
 
-func TestNearest(t *testing.T) {
+func TestNearestToARequestThatFitsNowhere(t *testing.T) {
 	table := NewTable()
 	hosts := []*Host{
 		near(&table, "a", 2, 64e9, 8, 3, "h100-80gb"),
@@ -39,7 +39,7 @@ func TestNearest(t *testing.T) {
 	down := near(&table, "e", 8, 64e9, 8, 8, "h100-80gb")
 	down.Down(time.Time{})
 	hosts = append(hosts, down)
-	for _, h := range hosts[:2] { // they have refused eve a GPU, because of a limit
+	for _, h := range hosts[:2] { // they have declined a GPU for eve, because of a limit
 		h.Quotas.refuse("eve", job.Resources{CPUs: 1, GPUs: 1}, "limit")
 	}
 	free := map[bool]func(*Host) *contract.Free{true: IdleOf, false: func(h *Host) *contract.Free { return &h.Free }}

@@ -11,7 +11,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// asking is a request of a user who has used so much, born at a time, for so many GPUs.
+// asking is a request for so many GPUs, of a user who has used so much, created at a time.
 func asking(user string, used float32, born, gpus int) *Request {
 	return &Request{
 		Shape: &Shape{User: user, Need: job.Resources{CPUs: 1, GPUs: gpus}},
@@ -19,7 +19,7 @@ func asking(user string, used float32, born, gpus int) *Request {
 	}
 }
 
-// queues lets a request queue at the host, if need be in place of a claim, which it returns. It returns false if the
+// queues queues a request at the host, if necessary in place of a claim, which it returns. It returns false if the
 // request may not queue.
 func (t *Table) queues(h *Host, r *Request) (displaced *Claim, ok bool) {
 	t.Count(start)
@@ -34,14 +34,14 @@ func (t *Table) queues(h *Host, r *Request) (displaced *Claim, ok bool) {
 	return displaced, true
 }
 
-// Each account has a place for its first task of a full kind of need, whatever it and others have used. Its further ones
+// Each account has a place for its first task of a kind that is full, whatever it and others have used. Its other tasks
 // take the places of its own younger ones.
-func TestPlacesOfAKind(t *testing.T) {
+func TestEachAccountHasAPlaceInAFullKind(t *testing.T) {
 	table := NewTable()
 	h := aHost(&table, "n1", 8)
 	for i := range MaxQueued {
 		if c, ok := table.queues(h, asking("ada", 5, 10+i, 8)); !ok || c != nil {
-			t.Fatalf("task %d may queue: %v, in place of %+v", i, ok, c)
+			t.Fatalf("task %d may queue: %v, in place of %+v, want a place of its own", i, ok, c)
 		}
 	}
 	urgent := asking("fay", 9, 50, 8)
@@ -66,13 +66,13 @@ func TestPlacesOfAKind(t *testing.T) {
 	} {
 		got, ok := table.queues(h, c.r)
 		if ok != c.ok || ok && (got == nil) != (c.displaced == 0) || got != nil && got.ID != c.displaced {
-			t.Errorf("%s: may queue %v, in place of %+v", c.what, ok, got)
+			t.Errorf("%s: may queue %v, in place of %+v, want what the case says", c.what, ok, got)
 		}
 	}
 }
 
-// When all places are taken by one account, which asks for many kinds, each other account gets one in turn.
-func TestPlacesOfAllKinds(t *testing.T) {
+// When one account with many kinds of requests has all places, each other account gets one in turn.
+func TestEachAccountHasAPlaceInAFullQueue(t *testing.T) {
 	table := NewTable()
 	h := aHost(&table, "n1", 8)
 	for i := range MaxQueuedAll {
@@ -81,28 +81,28 @@ func TestPlacesOfAllKinds(t *testing.T) {
 		}
 	}
 	if _, ok := table.queues(h, asking("ada", 5, 100, 100)); ok {
-		t.Error("a younger one of the same user may queue")
+		t.Error("a younger task of the same user may queue")
 	}
 	if c, ok := table.queues(h, asking("ada", 6, 1, 100)); !ok || c == nil || c.ID != 10+MaxQueuedAll-1 {
-		t.Errorf("an older one of the same user may queue: %v, in place of %+v", ok, c)
+		t.Errorf("an older task of the same user may queue: %v, in place of %+v, want the youngest", ok, c)
 	}
 	for i := 1; i < MaxQueuedAll; i++ {
 		user := fmt.Sprintf("user%d", i)
 		if c, ok := table.queues(h, asking(user, 1, 100+i, 100+i)); !ok || c == nil || c.ID != uint64(10+MaxQueuedAll-1-i) {
-			t.Fatalf("%s may queue: %v, in place of %+v", user, ok, c)
+			t.Fatalf("%s may queue: %v, in place of %+v, want the youngest", user, ok, c)
 		}
 		if _, ok := table.queues(h, asking(user, 1, 200+i, 200+i)); ok {
-			t.Fatalf("%s has another place", user)
+			t.Fatalf("%s gets a second place", user)
 		}
 	}
 	if _, ok := table.queues(h, asking("late", 0, 300, 1)); ok {
-		t.Error("one more user displaces the only claim of another")
+		t.Error("another user displaces the only claim of a user")
 	}
 }
 
-// Accounts that take places from each other come to an end, within the bounds. What a search says is what then happens. In
-// the end no task waits while a younger one of its account queues, unless older ones that ask for the same do.
-func TestPlacesAreStable(t *testing.T) {
+// Accounts that take places from each other stop at some time, within the bounds. A search predicts what then happens.
+// In the end no task waits while a younger one of its account queues, unless older ones with the same request do.
+func TestPlacesBecomeStable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		table := NewTable()
 		h := aHost(&table, "n1", 8)
@@ -128,14 +128,14 @@ func TestPlacesAreStable(t *testing.T) {
 				break
 			}
 			if moves++; moves > 1000 {
-				t.Fatal("they take each other's places for ever")
+				t.Fatal("the accounts take places from each other for ever")
 			}
 			r := waiting[next]
 			waiting = append(waiting[:next], waiting[next+1:]...)
 			byID[uint64(r.Rank.Born.Sub(start))] = r
 			c, ok := table.queues(h, r)
 			if !ok {
-				t.Fatal("it may not queue after all")
+				t.Fatal("the task may not queue, although the search said so")
 			}
 			if c != nil {
 				waiting = append(waiting, byID[c.ID])
@@ -146,17 +146,17 @@ func TestPlacesAreStable(t *testing.T) {
 		}
 		for _, r := range waiting {
 			if used == 0 {
-				break // then all tasks of a kind go by age
+				break // then all tasks of a kind are ordered by age
 			}
 			c, same := h.Claims.youngest(r, false), h.Claims.youngest(r, true)
 			if c != nil && r.Rank.CompareAge(&c.Rank) < 0 && (same == nil || r.Rank.CompareAge(&same.Rank) < 0) {
-				t.Fatalf("%+v waits, and a younger one of its account queues: %+v", r.Rank, c.Rank)
+				t.Fatalf("%+v waits while a younger one of its account queues: %+v", r.Rank, c.Rank)
 			}
 		}
 	})
 }
 
-// BenchmarkCountFull is a full host that has changed, whose queue is full, of one kind or of many.
+// BenchmarkCountFull counts a changed host with a full queue of one kind or of many.
 func BenchmarkCountFull(b *testing.B) {
 	for _, kinds := range []int{1, 4, MaxQueuedAll} {
 		b.Run(fmt.Sprintf("kinds=%d", kinds), func(b *testing.B) {
@@ -176,9 +176,9 @@ func BenchmarkCountFull(b *testing.B) {
 	}
 }
 
-// A gang that gathers takes the place of any task that does not, and of a younger gang that does, whatever accounts have
-// used. No task of its priority takes its place.
-func TestPlacesOfGangsThatGather(t *testing.T) {
+// A gang that gathers takes the place of any task that does not, and of a younger gang that does, whatever accounts
+// have used. No task of its priority takes its place.
+func TestGatheringGangTakesPlacesOfOthers(t *testing.T) {
 	table := NewTable()
 	h := aHost(&table, "n1", 8)
 	gathers := func(user string, used float32, born int) *Request {
@@ -193,7 +193,7 @@ func TestPlacesOfGangsThatGather(t *testing.T) {
 	}
 	for i := range MaxQueued {
 		if c, ok := table.queues(h, gathers("ada", 9, 50+i)); !ok || c == nil || c.Gathers {
-			t.Fatalf("gang %d may queue: %v, in place of %+v", i, ok, c)
+			t.Fatalf("gang %d may queue: %v, in place of %+v, want a task that does not gather", i, ok, c)
 		}
 	}
 	urgent := asking("ada", 9, 90, 8)
@@ -213,19 +213,19 @@ func TestPlacesOfGangsThatGather(t *testing.T) {
 	} {
 		got, ok := table.queues(h, c.r)
 		if ok != c.ok || (got == nil) != (c.displaced == 0) || got != nil && got.ID != c.displaced {
-			t.Errorf("%s: may queue %v, in place of %+v", c.what, ok, got)
+			t.Errorf("%s: may queue %v, in place of %+v, want what the case says", c.what, ok, got)
 		}
 	}
-	for _, c := range h.Claims.all { // they have given up
+	for _, c := range h.Claims.all { // they no longer gather
 		Gather(h, c, false)
 	}
 	if got, ok := table.queues(h, asking("ada", 1, 2, 8)); !ok || got == nil || got.ID != 50+MaxQueued-3 {
-		t.Errorf("an older task of the user may queue then: %v, in place of %+v", ok, got)
+		t.Errorf("then an older task of the user may queue: %v, in place of %+v, want the youngest gang", ok, got)
 	}
 }
 
-// Members of gangs that wait for whole hosts leave the places of single tasks that ask for the same, and the other way.
-func TestPlacesOfGangs(t *testing.T) {
+// Members of gangs that wait for whole hosts leave places to single tasks with the same request, and the reverse.
+func TestGangsAndSingleTasksHavePlacesOfTheirOwn(t *testing.T) {
 	for _, gangs := range []bool{true, false} {
 		table := NewTable()
 		h := aHost(&table, "n1", 8)
@@ -233,7 +233,7 @@ func TestPlacesOfGangs(t *testing.T) {
 			r := asking("ada", 0, i, 8)
 			r.Gang = gangs
 			if c, ok := table.queues(h, r); !ok || c != nil {
-				t.Fatalf("task %d may queue: %v, in place of %+v", i, ok, c)
+				t.Fatalf("task %d may queue: %v, in place of %+v, want a place of its own", i, ok, c)
 			}
 		}
 		r := asking("ada", 0, 50, 8)
@@ -243,7 +243,7 @@ func TestPlacesOfGangs(t *testing.T) {
 		}
 		r.Gang = !gangs
 		if c, ok := table.queues(h, r); !ok || c != nil {
-			t.Errorf("gangs %v: another kind may queue: %v, in place of %+v", gangs, ok, c)
+			t.Errorf("gangs %v: another kind may queue: %v, in place of %+v, want a place of its own", gangs, ok, c)
 		}
 	}
 }

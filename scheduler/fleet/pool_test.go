@@ -9,9 +9,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Requests share their hosts only if no clause tells them apart, however their
-// parts run together.
-func TestPoolKeysDiffer(t *testing.T) {
+// Requests share their hosts only if no clause distinguishes them, in whatever way their parts are joined in the key.
+func TestDifferentRequestsHaveDifferentPoolKeys(t *testing.T) {
 	specs := []job.Spec{
 		{},
 		{Image: "busybox"},
@@ -35,13 +34,13 @@ func TestPoolKeysDiffer(t *testing.T) {
 	for _, s := range specs {
 		key := PoolKey(s)
 		if other, twice := seen[key]; twice {
-			t.Errorf("%+v and %+v share one key", s, other)
+			t.Errorf("%+v and %+v share a key", s, other)
 		}
 		seen[key] = s
 	}
 }
 
-// What it costs to compare a new request with 10,000 hosts of 8 GPUs.
+// BenchmarkJoinPool compares a new request with 10,000 hosts of 8 GPUs.
 func BenchmarkJoinPool(b *testing.B) {
 	t := NewTable()
 	devices := sameDevices(8, "h100-80gb", 80e9)

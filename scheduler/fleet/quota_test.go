@@ -7,7 +7,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// However many needs of however many users are refused, little is remembered of them, and the newest counts.
+// However many needs of however many users are declined, little is remembered of them, and the newest counts.
 func TestQuotasAreBounded(t *testing.T) {
 	var qs Quotas
 	for i := range 2 * maxQuotas {
@@ -19,7 +19,7 @@ func TestQuotasAreBounded(t *testing.T) {
 				t.Fatalf("refusal %d of %s: %d times, %q forgotten", n, user, times, forgotten)
 			}
 			if qs.Over(user, need) != "over" {
-				t.Fatalf("%+v of %s is not refused", need, user)
+				t.Fatalf("%+v of %s is not over the quota", need, user)
 			}
 		}
 		if n := len(qs.users[user].refused); n > quotaMost {
@@ -31,33 +31,33 @@ func TestQuotasAreBounded(t *testing.T) {
 	}
 }
 
-// Once the user may hold less, one claim asks for all; what becomes of it decides whether the next one may.
-func TestQuotaProbe(t *testing.T) {
+// Once the user may hold more, one claim probes for all. Its result decides whether the next one may.
+func TestOneClaimProbesAnOpenQuota(t *testing.T) {
 	var qs Quotas
 	need := job.Resources{CPUs: 2}
 	qs.refuse("amy", need, "")
 	if qs.Over("amy", need) == "" || qs.Over("amy", job.Resources{CPUs: 1}) != "" || qs.Over("bob", need) != "" {
-		t.Fatal("what is refused is what was, to whom it was")
+		t.Fatal("a refusal must hold for the refused need of its user, and for no other")
 	}
 	qs.Ease("amy")
 	if !qs.Open("amy") || qs.Open("bob") || qs.Over("amy", need) != "" {
-		t.Fatal("a quota that is open lets a claim ask")
+		t.Fatal("an open quota does not allow a claim")
 	}
 	probe := &Claim{ID: 7, User: "amy", Need: need}
 	qs.ask(probe)
 	if !qs.IsProbe(probe) || qs.Over("amy", need) == "" {
-		t.Fatal("a second claim may ask")
+		t.Fatal("a second claim may probe")
 	}
 	if !qs.Probed(probe) || qs.Probed(probe) || qs.Over("amy", need) != "" {
-		t.Fatal("the next claim may not ask after the first")
+		t.Fatal("no claim may probe after the first")
 	}
 	if times, _ := qs.refuse("amy", need, "still"); times != 1 || qs.Over("amy", need) != "still" {
-		t.Fatalf("refused %d times since the user held less", times)
+		t.Fatalf("refused %d times since the user held less, want 1 and \"still\"", times)
 	}
 }
 
-// A host may refuse many offers of a user at once. They count as one refusal, so that the pause does not grow to the longest
-// one at once. After the quota was opened the next refusal counts again.
+// A host may decline many offers of a user at once. They count as one refusal, so that the pause does not grow to its
+// maximum at once. After the quota was opened the next refusal counts again.
 func TestRefusalsAtOnceCountOnce(t *testing.T) {
 	need := job.Resources{CPUs: 2}
 	for name, refuse := range map[string]func(*Quotas) int{

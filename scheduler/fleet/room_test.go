@@ -13,8 +13,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// A table has no room of a host of which it might be wrong: whatever happens to the host, a room that the table returns
-// says what is left of the host for every request, and a search comes to the same as Devices.Suffices.
+// The table never returns an outdated row of a host. Whatever happens to the host, a row says what is left of the host
+// for each request, and a search agrees with Devices.Suffices.
 func TestRooms(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		table := NewTable()

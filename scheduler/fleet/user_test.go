@@ -7,9 +7,9 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// A host that runs the tasks of one user is not a candidate for others, and an explanation names the user only if a host
-// does not run the tasks. What a host has said counts until it says Hello again.
-func TestHostsOfOneUser(t *testing.T) {
+// A host that runs the tasks of one user only is not a candidate for other users. An explanation names the user only if
+// a host does not run the tasks. What a host has reported counts until it says Hello again.
+func TestHostOfOneUserIsNoCandidateForOthers(t *testing.T) {
 	table := NewTable()
 	profile := contract.Profile{Name: "n1", CPUs: 4, Worker: true, Drivers: []string{contract.DriverExec}}
 	h := table.Add("n1", false)
@@ -45,7 +45,7 @@ func TestHostsOfOneUser(t *testing.T) {
 		last := Explain(of, table.Sorted())
 		named := last[len(last)-1].Clause == "user: "+user
 		if found != map[bool]int{true: 3, false: 0}[want] || named == want || Meets(of, h) != want {
-			t.Errorf("%s: found in %d of 3 searches, named: %v, meets: %v", what, found, named, Meets(of, h))
+			t.Errorf("%s: found in %d of 3 searches, named: %v, meets: %v, want them to agree", what, found, named, Meets(of, h))
 		}
 	}
 	hello("")
@@ -59,10 +59,10 @@ func TestHostsOfOneUser(t *testing.T) {
 	s := &Shape{User: "bob", Pool: pool}
 	s.Refuse(h, "bob is an account of the system")
 	if said := s.Refusals(table.Sorted()); table.Could(s, h) || len(said) != 1 || said[0].Fails[0].Reason != "bob is an account of the system" {
-		t.Errorf("after the host's word: %v, %v", table.Could(s, h), said)
+		t.Errorf("after the host's report: %v, %v, want no candidate and the reason of the host", table.Could(s, h), said)
 	}
 	hello("")
 	if said := s.Refusals(table.Sorted()); !table.Could(s, h) || len(said) != 0 {
-		t.Errorf("after its Hello: %v, %v", table.Could(s, h), said)
+		t.Errorf("after its Hello: %v, %v, want a candidate and no reason", table.Could(s, h), said)
 	}
 }

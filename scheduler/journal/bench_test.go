@@ -15,7 +15,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// BenchmarkRaw measures the limit of the disk: 256 bytes are appended and synced, one after the other.
+// BenchmarkRaw measures the limit of the disk: it appends and syncs 256 bytes, again and again.
 func BenchmarkRaw(b *testing.B) {
 	f, err := os.Create(filepath.Join(b.TempDir(), "raw"))
 	if err != nil {
@@ -34,7 +34,7 @@ func BenchmarkRaw(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "syncs/s")
 }
 
-// commits is an owner that counts the records of each entry, and the Lead as none.
+// commits is an owner that counts the records of each entry. A Lead counts as zero.
 type commits chan int
 
 func (l commits) Deliver(c job.Committed) {

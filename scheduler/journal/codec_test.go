@@ -91,8 +91,8 @@ var anyRanges = rapid.Custom(func(t *rapid.T) (ranges []job.Range) {
 	return ranges
 })
 
-// A record with ranges that no owner writes is an error.
-func TestBadRanges(t *testing.T) {
+// Ranges that no owner writes are an error.
+func TestRecordWithBadRangesIsRefused(t *testing.T) {
 	id := string(job.NewID(1, 1))
 	many := make([]*journalpb.Range, job.MaxRanges+1)
 	for _, ranges := range [][]*journalpb.Range{{{First: 2, Last: 1}}, {{First: 0, Last: job.MaxTasks}}, {{First: 0, Last: 9}, {First: 9, Last: 10}}, {{First: 5, Last: 5}, {First: 1, Last: 1}}, many} {
@@ -102,14 +102,14 @@ func TestBadRanges(t *testing.T) {
 			{Kind: &journalpb.Record_Requeue{Requeue: &journalpb.Requeue{Job: id, Tasks: ranges}}},
 		} {
 			if r, err := recordOf(m); err == nil {
-				t.Errorf("%d ranges are taken: %+v", len(ranges), r)
+				t.Errorf("%d ranges are accepted: %+v", len(ranges), r)
 			}
 		}
 	}
 }
 
-// So is a parent that no owner writes.
-func TestBadParents(t *testing.T) {
+// A parent record that no owner writes is an error.
+func TestBadParentRecordIsRefused(t *testing.T) {
 	id := string(job.NewID(1, 1))
 	many := make([]*journalpb.Range, job.MaxRanges)
 	one := []*journalpb.Range{{First: 1, Last: 1}}
@@ -121,13 +121,13 @@ func TestBadParents(t *testing.T) {
 		"too large":        {Job: id, Succeeded: []*journalpb.Range{{First: 0, Last: job.MaxIndex + 1}}},
 	} {
 		if r, err := recordOf(&journalpb.Record{Kind: &journalpb.Record_Parent{Parent: p}}); err == nil {
-			t.Errorf("%s is taken: %+v", name, r)
+			t.Errorf("%s is accepted: %+v", name, r)
 		}
 	}
 }
 
-// So is a gang that no owner assigns, or takes back.
-func TestBadGangs(t *testing.T) {
+// A gang record that no owner writes is an error, for an Assign and for an Unassign.
+func TestBadGangRecordIsRefused(t *testing.T) {
 	id := job.NewID(1, 1)
 	members := func(n int) (out []*journalpb.Assignee) {
 		for range n {
@@ -146,7 +146,7 @@ func TestBadGangs(t *testing.T) {
 		"without proof": {Kind: &journalpb.Record_UnassignGang{UnassignGang: &journalpb.UnassignGang{Attempt: at(0)}}},
 	} {
 		if r, err := recordOf(m); err == nil {
-			t.Errorf("%s is taken: %+v", name, r)
+			t.Errorf("%s is accepted: %+v", name, r)
 		}
 	}
 }
@@ -168,7 +168,7 @@ func TestRecordsRoundTrip(t *testing.T) {
 	})
 }
 
-// FuzzDecodeEntry checks that each record that can be decoded can be encoded again, and stays the same.
+// FuzzDecodeEntry checks that a record that can be decoded can be encoded again, and stays the same.
 func FuzzDecodeEntry(f *testing.F) {
 	g := job.Group(1)
 	data := appendGeneration(nil, 1)
@@ -200,7 +200,7 @@ func FuzzDecodeEntry(f *testing.F) {
 		}
 		g2, records2, err := decodeEntry(again)
 		if err != nil || g2 != generation || !reflect.DeepEqual(records2, records) {
-			t.Fatalf("read %+v, then %+v, %v", records, records2, err)
+			t.Fatalf("read %+v, then %+v, %v, want the same", records, records2, err)
 		}
 	})
 }

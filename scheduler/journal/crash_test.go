@@ -1,7 +1,7 @@
 package journal
 
-// After any crash the journal delivers each entry again that it delivered before, in the same order, except for those
-// that the saved rows reflect. No call of Propose is ever committed in part.
+// After any crash the journal delivers again each entry that it delivered before, in the same order, except for those
+// that the saved rows contain. No call of Propose is ever committed in part.
 
 import (
 	"fmt"
@@ -19,17 +19,17 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// history holds everything that was seen in the lives of one store.
+// history is everything that was seen in the lives of one store.
 type history struct {
 	fs      *vfs.MemFS
 	entries map[uint64]job.Committed
 	rows    map[uint64]int // jobs that were saved with an index
 	id      string
 	calls   int
-	size    map[string]int // records of each call of Propose
+	size    map[string]int // the number of records of each call of Propose
 }
 
-// life is the time from a start of the journal to its end or a power cut.
+// life is the time from a start of the journal to its end or to a power cut.
 type life struct {
 	*ran
 	s    *store.Store
@@ -44,7 +44,7 @@ func (l *life) finish(t *testing.T) {
 	}
 }
 
-// begin starts the store on its disk and checks the rows that it finds.
+// begin starts the store on its disk, and checks the rows on it.
 func (h *history) begin(t *testing.T) (*life, error) {
 	s := open(t, h.fs)
 	if h.id != "" && h.id != s.ID() {
@@ -65,7 +65,7 @@ func (h *history) begin(t *testing.T) (*life, error) {
 	}
 	for _, row := range rows {
 		if string(row.Data) != strconv.FormatUint(applied, 10) {
-			return l, fmt.Errorf("a row of %s among those of %d", row.Data, applied)
+			return l, fmt.Errorf("a row of %s is among those up to entry %d", row.Data, applied)
 		}
 	}
 	return l, nil
@@ -75,9 +75,9 @@ func (h *history) begin(t *testing.T) (*life, error) {
 func (h *history) check(got []job.Committed, applied uint64) error {
 	for i, c := range got {
 		if c.Index != applied+1+uint64(i) {
-			return fmt.Errorf("entry %d comes after %d", c.Index, applied+uint64(i))
+			return fmt.Errorf("entry %d comes after entry %d", c.Index, applied+uint64(i))
 		}
-		c.Lead = false // only true in the life in which the entry was proposed
+		c.Lead = false // true only in the life in which the entry was proposed
 		if old, ok := h.entries[c.Index]; ok && !reflect.DeepEqual(old, c) {
 			return fmt.Errorf("entry %d was %+v and is %+v", c.Index, old, c)
 		}
@@ -175,12 +175,12 @@ func (h *history) play(t *testing.T, steps []step) error {
 	last := uint64(all + firstIndex)
 	got := l.delivered()
 	if len(got) == 0 || got[len(got)-1].Index < last {
-		return fmt.Errorf("entries to %d were delivered once, now they end at %+v", last, got)
+		return fmt.Errorf("entries up to %d were delivered before, but now they end at %+v", last, got)
 	}
 	return h.end(t, l, false, 0, applied)
 }
 
-func TestNothingIsLostOrDoubled(t *testing.T) {
+func TestCrashesLoseAndRepeatNoEntry(t *testing.T) {
 	gen := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) step {
 		return step{
 			Kind: rapid.IntRange(0, 7).Draw(t, "kind"), Records: rapid.IntRange(1, 5).Draw(t, "records"),

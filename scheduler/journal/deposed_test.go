@@ -21,7 +21,7 @@ import (
 // settleTime is enough for an election, or for a voter to catch up.
 const settleTime = 20 * time.Second
 
-// heard holds the calls that an owner got, except for deliveries.
+// heard returns the calls of the owner other than deliveries.
 func (r *ran) heard() (refused []refusal, deposed []job.Epoch) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -48,13 +48,13 @@ func propose(t *testing.T, j interface{ Propose(...job.Record) error }, r job.Re
 	}
 }
 
-// elected returns the voter that leads, of three, and one of the other two.
+// elected returns the leading one of three voters, and one of the other two.
 func elected(t *testing.T, w *wires) (voters [3]*ran, first, other *ran, epoch job.Epoch) {
 	t.Helper()
 	voters = three(t, w)
 	time.Sleep(settleTime)
 	if first, epoch = owner(voters); first == nil {
-		t.Fatal("nobody leads")
+		t.Fatal("nobody leads, want a leader")
 	}
 	for _, v := range voters {
 		if v != first {
@@ -78,11 +78,11 @@ func TestProposalsAreNotForwarded(t *testing.T) {
 	})
 }
 
-func TestDroppedProposalIsAnAnswer(t *testing.T) {
+func TestDroppedProposalIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWires()
 		_, first, other, _ := elected(t, w)
-		// While leadership is handed to a voter that cannot be reached, Raft drops proposals.
+		// While leadership moves to a voter that cannot be reached, Raft drops proposals.
 		w.set(other.id, true)
 		if err := first.Step(&raftpb.Message{Type: new(raftpb.MsgTransferLeader), From: new(other.id), To: new(first.id)}); err != nil {
 			t.Fatal(err)
@@ -93,7 +93,7 @@ func TestDroppedProposalIsAnAnswer(t *testing.T) {
 		if _, deposed := first.heard(); len(deposed) != 0 {
 			t.Errorf("deposed in %v, want none", deposed)
 		}
-		// The transfer is given up, and the journal goes on.
+		// The transfer is abandoned, and the journal continues.
 		time.Sleep(settleTime)
 		propose(t, first, submit(1, 2))
 		time.Sleep(time.Second)
@@ -103,7 +103,7 @@ func TestDroppedProposalIsAnAnswer(t *testing.T) {
 	})
 }
 
-func TestDeposedOwnerIsTold(t *testing.T) {
+func TestDeposedOwnerIsNotified(t *testing.T) {
 	for name, replicated := range map[string]bool{"lost": false, "committed by the new owner": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -112,7 +112,7 @@ func TestDeposedOwnerIsTold(t *testing.T) {
 				propose(t, first, submit(1, 1))
 				time.Sleep(time.Second)
 
-				// The owner's next entry is not acknowledged, so it cannot know what becomes of it.
+				// The owner's next entry is not acknowledged, so it cannot know whether it will be committed.
 				if replicated {
 					w.deafen(first.id, true)
 				} else {
@@ -131,7 +131,7 @@ func TestDeposedOwnerIsTold(t *testing.T) {
 				first.lastRefusal(t, submit(1, 3), ErrNotOwner)
 				second, later := owner(voters)
 				if second == first || !epoch.Less(later) {
-					t.Fatalf("the epoch after %s is %s", epoch, later)
+					t.Fatalf("the epoch after %s is %s, want a later one of another voter", epoch, later)
 				}
 
 				propose(t, second, submit(1, 4))
@@ -159,17 +159,17 @@ func TestDeposedOwnerIsTold(t *testing.T) {
 	}
 }
 
-// driven is a scheduler's core that uses the journal of a voter.
+// driven is a scheduler core that uses the journal of a voter.
 type driven struct {
 	journal *Journal
-	unaware bool // it is not told that its ownership has ended
+	unaware bool // it does not learn that its ownership has ended
 
 	mu   sync.Mutex
 	core *scheduler.Core // guarded by mu
 	done acts            // guarded by mu
 }
 
-// acts holds the effects that a core has returned.
+// acts are the effects that a core has returned.
 type acts struct {
 	proposed []job.Record
 	sent     []contract.ToWorker
@@ -210,7 +210,7 @@ func (d *driven) Deposed(epoch job.Epoch) {
 	}
 }
 
-// sentOf lists the messages of one type that the core has sent.
+// sentOf returns the messages of one type that the core has sent.
 func sentOf[M contract.ToWorker](d *driven) (found []M) {
 	for _, m := range d.all().sent {
 		if m, ok := m.(M); ok {
@@ -234,7 +234,7 @@ func drive(v *ran, unaware bool) *driven {
 	return d
 }
 
-// A deposed owner must not act on an Assign record of a new owner. The new owner may have given up that attempt and
+// A deposed owner must not act on an Assign record of a new owner. The new owner may have written off that attempt and
 // started the task elsewhere.
 func TestDeposedOwnerStartsNothing(t *testing.T) {
 	for name, unaware := range map[string]bool{"it was told": false, "it does not know yet": true} {
@@ -245,21 +245,21 @@ func TestDeposedOwnerStartsNothing(t *testing.T) {
 				d := drive(first, unaware)
 				spec := submit(1, 1).Spec
 				profile := contract.Profile{Peer: "w", Name: "w", Store: "s", CPUs: 1, Drivers: []string{contract.DriverExec}, Worker: true}
-				d.step(scheduler.SessionUp{Peer: "w"}, scheduler.FromWorker{Peer: "w", Msg: contract.Hello{Profile: profile}}) // it is full
+				d.step(scheduler.SessionUp{Peer: "w"}, scheduler.FromWorker{Peer: "w", Msg: contract.Hello{Profile: profile}}) // the host is full
 				d.step(scheduler.Submit{Token: 1, User: "amy", Spec: spec})
 				time.Sleep(time.Second)
 				offers := sentOf[contract.Offer](d)
 				if len(offers) != 1 {
-					t.Fatalf("sent %+v", d.all().sent)
+					t.Fatalf("sent %+v, want one offer", d.all().sent)
 				}
 
-				// The owner is cut off, and another voter leads. Then the host commits. An owner that does not know
-				// that it is deposed proposes an Assign.
+				// The owner is disconnected, and another voter leads. Then the host commits. An owner that does not
+				// know that it is deposed proposes an Assign.
 				w.set(first.id, true)
 				time.Sleep(settleTime)
 				second, _ := owner(voters)
 				if second == first {
-					t.Fatal("no other voter leads")
+					t.Fatal("no other voter leads, want a leader other than the first")
 				}
 				assign := job.AssignRecord{Attempt: offers[0].Attempt, Node: "w", NodeName: "w", Store: "s"}
 				d.step(scheduler.FromWorker{Peer: "w", Msg: contract.Commit{
@@ -271,7 +271,7 @@ func TestDeposedOwnerStartsNothing(t *testing.T) {
 					return ok && x == assign
 				})
 				if all := d.all(); proposes != unaware {
-					t.Errorf("proposed %+v", all.proposed)
+					t.Errorf("proposed %+v, want an Assign only of an owner that does not know", all.proposed)
 				}
 
 				// The new owner commits the same Assign.
@@ -286,7 +286,7 @@ func TestDeposedOwnerStartsNothing(t *testing.T) {
 					t.Errorf("a deposed owner sent %+v, want none", starts)
 				}
 				if released := sentOf[contract.Release](d); len(released) == 0 {
-					t.Error("the host's offer was not taken back")
+					t.Error("the offer was not withdrawn, want a Release")
 				}
 			})
 		})

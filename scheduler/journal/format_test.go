@@ -54,7 +54,7 @@ func old(t *testing.T) *store.Store {
 	return open(t, fs)
 }
 
-func TestOldDirectoryIsRead(t *testing.T) {
+func TestDirectoryOfAnOlderReleaseIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := old(t)
 		defer closeStore(t, s)
@@ -111,18 +111,18 @@ func TestOldDirectoryIsRead(t *testing.T) {
 		for _, c := range r.delivered() {
 			got = append(got, c.Records...)
 			if len(c.Records) > 0 && c.Epoch != epoch {
-				t.Errorf("entry %d has epoch %s", c.Index, c.Epoch)
+				t.Errorf("entry %d has epoch %s, want that of the others", c.Index, c.Epoch)
 			}
 		}
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("delivered %+v\nwant %+v", got, want)
 		}
 		if last := r.delivered()[len(want)]; !last.Lead || last.Epoch.Term != 3 {
-			t.Errorf("the journal does not lead: %+v", last)
+			t.Errorf("the journal does not lead: %+v, want a Lead of term 3", last)
 		}
 		records, claims, err := s.Ledger().Load()
 		if err != nil || !reflect.DeepEqual(records, []contract.Record{held}) || len(claims) != 1 || claims[0] != (contract.Claim{Group: g, Epoch: epoch}) {
-			t.Errorf("Load of the ledger = %+v, %v, %v", records, claims, err)
+			t.Errorf("Load of the ledger = %+v, %v, %v, want the record and the claim", records, claims, err)
 		}
 		if v, err := s.Get("own"); err != nil || string(v) != "value" {
 			t.Errorf(`Get = %q, %v, want no error and "value"`, v, err)

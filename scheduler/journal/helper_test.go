@@ -41,7 +41,7 @@ type ran struct {
 	*Journal
 	stop context.CancelFunc
 	end  chan error
-	next Owner // gets the same calls, if not nil
+	next Owner // gets the same calls unless it is nil
 
 	mu      sync.Mutex
 	got     []job.Committed // guarded by mu
@@ -88,7 +88,7 @@ func (r *ran) delivered() []job.Committed {
 	return append([]job.Committed{}, r.got...)
 }
 
-// ids returns the jobs of the Submit records that were delivered, in order.
+// ids returns the jobs of the delivered Submit records, in order.
 func (r *ran) ids() (ids []job.ID) {
 	for _, c := range r.delivered() {
 		for _, rec := range c.Records {
@@ -119,7 +119,7 @@ func (r *ran) halt(t testing.TB) {
 	t.Helper()
 	r.stop()
 	if err := <-r.end; err != nil {
-		t.Fatalf("Run = %v", err)
+		t.Fatalf("Run = %v, want no error", err)
 	}
 }
 
@@ -135,7 +135,7 @@ func cancel(g job.Group, n int) job.Record {
 	return job.CancelRecord{Job: job.NewID(g, uint64(n)), Reason: "enough"}
 }
 
-// load collects the rows of a journal.
+// load returns the rows of a journal.
 func load(j *Journal) (rows []job.Row, applied uint64, err error) {
 	applied, err = j.Load(func(row job.Row) error {
 		rows = append(rows, row)

@@ -1,6 +1,6 @@
 package journal
 
-// The journal as one voter: order, epochs, reads, bounds.
+// The journal with one voter: order, epochs, reads, bounds.
 
 import (
 	"errors"
@@ -24,7 +24,7 @@ func TestLeadComesFirst(t *testing.T) {
 		if r.Journal, err = New(DefaultConfig(), s, s.Group(), r, quiet); err != nil {
 			t.Fatal(err)
 		}
-		// Both wait until the journal runs.
+		// Both calls wait until the journal runs.
 		if err := r.Propose(submit(s.Group(), 1), cancel(s.Group(), 1)); err != nil {
 			t.Fatal(err)
 		}
@@ -37,12 +37,12 @@ func TestLeadComesFirst(t *testing.T) {
 		})
 		go func() { r.end <- r.Run(t.Context()) }()
 		if n := <-asked; n == 0 {
-			t.Error("a read was answered before the own term began")
+			t.Error("a read was answered before the owner's term began")
 		}
 		synctest.Wait()
 		got := r.delivered()
 		if len(got) != 2 || !got[0].Lead || len(got[0].Records) != 0 || got[1].Lead || len(got[1].Records) != 2 {
-			t.Fatalf("delivered %+v", got)
+			t.Fatalf("delivered %+v, want a Lead without records, and then 2 records", got)
 		}
 		if got[0].Index != firstIndex+1 || got[1].Index != firstIndex+2 || got[1].Epoch != got[0].Epoch {
 			t.Fatalf("delivered %+v, want [0].Index %v, [1].Index %v and [1].Epoch %v", got, firstIndex+1, firstIndex+2, got[0].Epoch)
@@ -77,7 +77,7 @@ func TestRestartReplaysUnderANewTerm(t *testing.T) {
 		s = open(t, fs)
 		defer closeStore(t, s)
 		if s.ID() != id || s.Group() != g || len(id) != 32 {
-			t.Errorf("store %s of group %s became %s of %s", id, g, s.ID(), s.Group())
+			t.Errorf("store %s of group %s became %s of %s, want the same ids", id, g, s.ID(), s.Group())
 		}
 		r = run(t, s, DefaultConfig())
 		synctest.Wait()
@@ -87,7 +87,7 @@ func TestRestartReplaysUnderANewTerm(t *testing.T) {
 		}
 		last := got[len(got)-1]
 		if !last.Lead || last.Epoch.Term != 3 {
-			t.Errorf("the last of a replay is %+v", last)
+			t.Errorf("the last of a replay is %+v, want a Lead of term 3", last)
 		}
 		for i, c := range got {
 			if c.Index != firstIndex+1+uint64(i) || c.Lead != (i == len(got)-1) {
@@ -125,7 +125,7 @@ func TestSavedRowsShortenTheReplay(t *testing.T) {
 		}
 		for _, wrong := range []uint64{at - 1, at + 100} {
 			if err := r.Save(wrong, nil, nil); err == nil {
-				t.Errorf("rows of %d were saved", wrong)
+				t.Errorf("rows up to entry %d were saved, want an error", wrong)
 			}
 		}
 		r.halt(t)
@@ -170,7 +170,7 @@ func TestWaitingRecordsShareEntries(t *testing.T) {
 		go func() { r.end <- r.Run(t.Context()) }()
 		synctest.Wait()
 		if got := r.delivered(); len(got) != 1+4 {
-			t.Errorf("%d records lie in %d entries", n, len(got)-1)
+			t.Errorf("%d records are in %d entries, want 4 entries", n, len(got)-1)
 		}
 		for i, id := range r.ids() {
 			if id != job.NewID(s.Group(), uint64(i)) {
@@ -180,7 +180,7 @@ func TestWaitingRecordsShareEntries(t *testing.T) {
 	})
 }
 
-// One call of Propose takes MaxRecords jobs with the largest job files.
+// One call of Propose accepts MaxRecords jobs with the largest job files.
 func TestProposeTakesTheLargestSubmits(t *testing.T) {
 	s := open(t, storetest.Disk())
 	defer closeStore(t, s)
@@ -232,7 +232,7 @@ func TestProposeIsBounded(t *testing.T) {
 		job.AssignRecord{Attempt: job.Attempt{Job: big.Job}},
 	} {
 		if err := j.Propose(bad); err == nil {
-			t.Errorf("Propose(%+v) was taken", bad)
+			t.Errorf("Propose(%+v) was accepted", bad)
 		}
 	}
 	for i := range maxQueueRecords {
@@ -253,7 +253,7 @@ func TestProposeIsBounded(t *testing.T) {
 	}
 }
 
-func TestLogIsCut(t *testing.T) {
+func TestLogIsTruncatedAfterASave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs := storetest.Disk()
 		cfg := DefaultConfig()
@@ -299,7 +299,7 @@ func TestLogIsCut(t *testing.T) {
 	})
 }
 
-func TestLogBeyondItsBytesIsCut(t *testing.T) {
+func TestLogAboveItsBytesIsTruncated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := DefaultConfig()
 		cfg.MaxLogBytes = 1 << 20
@@ -320,29 +320,29 @@ func TestLogBeyondItsBytesIsCut(t *testing.T) {
 		synctest.Wait()
 		r.halt(t)
 		if r.entries.cut != 6 || r.entries.bytes != 0 || r.entries.large.Load() {
-			t.Errorf("cut at %d, %d bytes kept", r.entries.cut, r.entries.bytes)
+			t.Errorf("cut at %d, %d bytes kept, want cut at 6 with no bytes kept", r.entries.cut, r.entries.bytes)
 		}
 	})
 }
 
-func TestStoresDiffer(t *testing.T) {
+func TestStoresHaveDifferentIDs(t *testing.T) {
 	a, b := open(t, storetest.Disk()), open(t, storetest.Disk())
 	defer closeStore(t, a)
 	defer closeStore(t, b)
 	if a.ID() == b.ID() || a.Group() == b.Group() || voterOf(a) == voterOf(b) || uint64(a.Group()) == voterOf(a) {
-		t.Errorf("%s and %s: groups %s, %s", a.ID(), b.ID(), a.Group(), b.Group())
+		t.Errorf("%s and %s: groups %s, %s, want different ids of stores, groups and voters", a.ID(), b.ID(), a.Group(), b.Group())
 	}
 }
 
-func TestConfigIsChecked(t *testing.T) {
+func TestConfigWithoutBoundsIsRefused(t *testing.T) {
 	s := open(t, storetest.Disk())
 	defer closeStore(t, s)
 	if _, err := New(Config{}, s, s.Group(), &ran{}, quiet); err == nil {
-		t.Error("a journal without bounds opened")
+		t.Error("a journal without bounds was opened")
 	}
 }
 
-// Entries that cannot be decoded are an error; they are not skipped.
+// Entries that cannot be decoded are an error. They are not skipped.
 func TestDamageIsReported(t *testing.T) {
 	s := open(t, storetest.Disk())
 	defer closeStore(t, s)
@@ -371,7 +371,7 @@ func TestDamageIsReported(t *testing.T) {
 		}
 		set(damage[1])
 		if _, err = New(DefaultConfig(), s, g, &ran{}, quiet); err == nil {
-			t.Errorf("damage at %q was not seen", damage[0])
+			t.Errorf("damage at %q was not reported", damage[0])
 		}
 		set(old)
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// An owner that hears of a higher epoch of itself leads again with one beyond it, at once and after a restart. Nothing is
+// An owner that learns of a higher epoch leads again with one beyond it, both at once and after a restart. No record is
 // lost.
-func TestRaise(t *testing.T) {
+func TestOwnerLeadsAgainBeyondAHigherEpoch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs := storetest.Disk()
 		s := open(t, fs)
@@ -28,7 +28,7 @@ func TestRaise(t *testing.T) {
 			r.Raise(e)
 			synctest.Wait()
 			if _, deposed := r.heard(); len(deposed) != 0 {
-				t.Fatalf("deposed because of %s", e)
+				t.Fatalf("deposed because of %s, want the owner to stay", e)
 			}
 		}
 		r.Raise(job.Epoch{Generation: 1, Term: 7})
@@ -42,7 +42,7 @@ func TestRaise(t *testing.T) {
 		got := r.delivered()
 		lead := got[2]
 		if !lead.Lead || lead.Epoch != (job.Epoch{Generation: 1, Term: 8}) || len(got) != 4 || got[3].Epoch != lead.Epoch {
-			t.Fatalf("delivered %+v", got)
+			t.Fatalf("delivered %+v, want a Lead of term 8, and 4 in all with that epoch", got)
 		}
 		told := make(chan job.Epoch, 1)
 		r.ReadIndex(func(e job.Epoch, err error) {
@@ -70,14 +70,14 @@ func TestRaise(t *testing.T) {
 	})
 }
 
-// Of several voters, the one that leads makes way, and the next one that they elect has a higher epoch.
-func TestRaiseOfSeveral(t *testing.T) {
+// Of several voters the leading one steps down, and the next elected one has a higher epoch.
+func TestRaiseElectsAVoterWithAHigherEpoch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		voters, first, _, epoch := elected(t, newWires())
 		first.Raise(job.Epoch{Generation: epoch.Generation, Term: epoch.Term + 10})
 		time.Sleep(settleTime)
 		if next, now := owner(voters); next == nil || now.Term <= epoch.Term+10 {
-			t.Errorf("after %s it is %s", epoch, now)
+			t.Errorf("after %s it is %s, want more than 10 terms later", epoch, now)
 		}
 	})
 }

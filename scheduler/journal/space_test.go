@@ -41,7 +41,7 @@ func TestNewWorkIsRefusedBeforeTheDiskIsFull(t *testing.T) {
 		}
 		fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 60 << 20, TotalBytes: 1 << 40})
 		if err := s.CheckSpace(); err != nil {
-			t.Errorf("asked the file system again at once: %v", err)
+			t.Errorf("the file system was queried again at once: %v", err)
 		}
 		time.Sleep(time.Millisecond)
 		err := s.CheckSpace()
@@ -81,14 +81,14 @@ func TestNewWorkIsRefusedBeforeTheDiskIsFull(t *testing.T) {
 		fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 65 << 20, TotalBytes: 1 << 40})
 		time.Sleep(time.Millisecond)
 		if err := r.Propose(submit(g, 1)); err != nil {
-			t.Errorf("there is room again: %v", err)
+			t.Errorf("there is space again, but Propose = %v", err)
 		}
 	})
 }
 
 const childVar = "MUSTER_STORE_TEST_CHILD"
 
-// TestFullDiskEndsTheProcess runs this test again in another process, on the real file system, and fills the disk.
+// TestFullDiskEndsTheProcess runs itself again in another process, on the real file system, and fills the disk.
 func TestFullDiskEndsTheProcess(t *testing.T) {
 	if how := os.Getenv(childVar); how != "" {
 		full(t, how)
@@ -103,7 +103,7 @@ func TestFullDiskEndsTheProcess(t *testing.T) {
 			err := cmd.Run()
 			var exit *exec.ExitError
 			if !errors.As(err, &exit) || exit.ExitCode() != 1 {
-				t.Fatalf("the process ended with %v:\n%.2000s", err, out.String())
+				t.Fatalf("the process ended with %v, want exit code 1:\n%.2000s", err, out.String())
 			}
 			lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 			want := "hook was told"
@@ -115,13 +115,13 @@ func TestFullDiskEndsTheProcess(t *testing.T) {
 				cause = "file too large"
 			}
 			if len(lines) != 2 || !strings.Contains(lines[0], "the daemon ends") || !strings.Contains(lines[0], cause) || lines[1] != want {
-				t.Errorf("it said:\n%s", out.String())
+				t.Errorf("it printed the following, want two lines, with the cause first:\n%s", out.String())
 			}
 		})
 	}
 }
 
-// full fills the disk of a store and goes on writing until the process ends.
+// full fills the disk of a store, and goes on writing until the process ends.
 func full(t *testing.T, how string) {
 	var on atomic.Bool
 	fs := errorfs.Wrap(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
@@ -165,5 +165,5 @@ func full(t *testing.T, how string) {
 		r.ReadIndex(func(job.Epoch, error) { close(done) })
 		<-done
 	}
-	t.Error("wrote a million times to a full disk")
+	t.Error("a million writes to a full disk did not end the process")
 }

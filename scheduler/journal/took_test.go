@@ -10,9 +10,9 @@ import (
 	"github.com/musterhq/muster/internal/store/storetest"
 )
 
-// The time of a commit begins with the oldest record in it, also while the journal does not run yet. Entries of an earlier
-// life are not counted again.
-func TestTookToCommit(t *testing.T) {
+// The time of a commit starts with the oldest record in it, even before the journal runs. Entries of an earlier life
+// are not counted again.
+func TestTimeOfACommitStartsWithItsOldestRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs := storetest.Disk()
 		s := open(t, fs)
@@ -33,7 +33,7 @@ func TestTookToCommit(t *testing.T) {
 			if err := r.Propose(submit(s.Group(), i)); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(3 * time.Second) // virtual
+			time.Sleep(3 * time.Second) // of the fake clock
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		r.stop = stop

@@ -81,7 +81,7 @@ func three(t *testing.T, w *wires) (voters [3]*ran) {
 	return voters
 }
 
-// owner returns the voter that led last, and the number of Lead entries.
+// owner returns the voter that led last, and its epoch.
 func owner(voters [3]*ran) (who *ran, epoch job.Epoch) {
 	for _, v := range voters {
 		for _, c := range v.delivered() {
@@ -93,14 +93,14 @@ func owner(voters [3]*ran) (who *ran, epoch job.Epoch) {
 	return who, epoch
 }
 
-func TestThreeVoters(t *testing.T) {
+func TestThreeVotersElectAnotherOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWires()
 		voters := three(t, w)
 		time.Sleep(20 * time.Second)
 		first, epoch := owner(voters)
 		if first == nil {
-			t.Fatal("nobody leads")
+			t.Fatal("no voter leads")
 		}
 		if err := first.Propose(submit(1, 1)); err != nil {
 			t.Fatal(err)
@@ -116,8 +116,8 @@ func TestThreeVoters(t *testing.T) {
 			}
 		}
 
-		// The owner is cut off. It gets no quorum for a read, and learns that it no longer owns the group. What it
-		// proposes is never committed.
+		// The owner is disconnected. It gets no quorum for a read, and learns that it no longer owns the group. Its
+		// proposals are never committed.
 		w.set(first.id, true)
 		if err := first.Propose(submit(1, 2)); err != nil {
 			t.Fatal(err)
@@ -128,7 +128,7 @@ func TestThreeVoters(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		second, later := owner(voters)
 		if second == first || !epoch.Less(later) {
-			t.Fatalf("the epoch after %s is %s", epoch, later)
+			t.Fatalf("the epoch after %s is %s, want a later one of another voter", epoch, later)
 		}
 		if err := second.Propose(submit(1, 3)); err != nil {
 			t.Fatal(err)

@@ -11,9 +11,9 @@ import (
 	"github.com/musterhq/muster/scheduler/policy"
 )
 
-// Of many hosts with room a policy that goes by the cost of paths is shown the nearest, this host among them, and never
-// one of unknown cost before one of known cost. Another policy is shown those from the slot on.
-func TestNearestAreCompared(t *testing.T) {
+// If there are many hosts with capacity, a policy that uses the cost of paths gets the nearest, including this host. A
+// host of known cost always comes before one of unknown cost. Another policy gets those from the slot on.
+func TestPolicyOfDistanceGetsTheNearestHosts(t *testing.T) {
 	var hosts []host
 	for i := range 500 {
 		hosts = append(hosts, host{name: fmt.Sprintf("%03d", i), free: 8, local: i == 400})
@@ -22,7 +22,7 @@ func TestNearestAreCompared(t *testing.T) {
 	for i := range 500 {
 		h := table.Host(job.Peer(fmt.Sprintf("p-%03d", i)))
 		if i%2 == 0 {
-			fleet.SetDistance(table, h, fleet.DistanceOf(time.Duration(1000-i)*time.Millisecond)) // the even ones, the last the nearest
+			fleet.SetDistance(table, h, fleet.DistanceOf(time.Duration(1000-i)*time.Millisecond)) // the even ones, the last one nearest
 		}
 	}
 	task := aTask(table, 2, 0)
@@ -48,9 +48,9 @@ func TestNearestAreCompared(t *testing.T) {
 	}
 }
 
-// A gang has its home in the rack where the most members fit now, then in that with short queues, then in the nearest.
-// Hosts that say they are in a rack of their own are no home.
-func TestHomes(t *testing.T) {
+// The home of a gang is the rack where the most members fit now, then the one with the shortest queues, then the
+// nearest. A rack of a single host is no home.
+func TestHomeOfAGangIsTheRackWhereMostMembersFit(t *testing.T) {
 	table, p := racks(60, func(i int) bool { return i%10 >= 3 }) // racks r0 to r9 of six hosts; r0 to r2 are idle
 	task := prefersTask(table, "")
 	for size, want := range map[int]string{6: "r0", 7: ""} {
@@ -77,7 +77,7 @@ func TestHomes(t *testing.T) {
 		t.Errorf(`the nearest rack with room for all is r1, not %q, want "r1"`, got)
 	}
 	if got := p.Parts(task, "shelf", 2); len(got) != 0 || HomeOf(got, 2) != (Home{}) || !(Home{}).Has(busy) {
-		t.Errorf("without labels: %v", got)
+		t.Errorf("without labels: %v, want no parts and no home", got)
 	}
 	x := *task
 	x.Home = Home{"rack", "r1"}
@@ -105,7 +105,7 @@ func BenchmarkHomes(b *testing.B) {
 	task := prefersTask(&table, "")
 	for b.Loop() {
 		if HomeOf(p.Parts(task, "rack", 16), 16).Label == "" {
-			b.Fatal("no home")
+			b.Fatal("no home, want a home")
 		}
 	}
 }

@@ -20,8 +20,8 @@ var now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 type host struct {
 	name     string
 	free     int
-	gpus     int // all are free
-	queued   int // claims that queue there
+	gpus     int // all of them free
+	queued   int // queued claims
 	local    bool
 	draining bool
 }
@@ -53,7 +53,7 @@ func aFleet(hosts ...host) (*fleet.Table, *Placer) {
 	return &t, New(&t, nil)
 }
 
-// aTask asks for so many CPUs and GPUs, behind all that queue, with the policy "simple".
+// aTask asks for so many CPUs and GPUs, ranks behind all queued claims, and has the policy "simple".
 func aTask(t *fleet.Table, cpus, gpus int, avoid ...Avoidance) *Task {
 	need := job.Resources{CPUs: cpus, GPUs: gpus}
 	clauses, err := fleet.ClausesOf(job.Spec{Resources: need})
@@ -64,7 +64,7 @@ func aTask(t *fleet.Table, cpus, gpus int, avoid ...Avoidance) *Task {
 	return &Task{Request: fleet.Request{Shape: s, Rank: fleet.Rank{Job: "j"}}, Policy: policy.Simple{}, Avoid: avoid}
 }
 
-// avoid has a task avoid the host for so many seconds.
+// avoid is an avoidance of the host for so many seconds.
 func avoid(name string, seconds int) Avoidance {
 	return Avoidance{Peer: job.Peer("p-" + name), Until: now.Add(time.Duration(seconds) * time.Second)}
 }
@@ -81,7 +81,7 @@ func kept(name string, seconds int) Avoidance {
 	return a
 }
 
-// text tells a decision in a line.
+// text shows a decision in a line.
 func text(d Decision) string {
 	out := d.Verdict.String()
 	switch d.Verdict {
@@ -107,7 +107,7 @@ func names(hosts []*fleet.Host) string {
 	return strings.Join(out, " ")
 }
 
-func TestDecide(t *testing.T) {
+func TestEachDecision(t *testing.T) {
 	full := func(name string) host { return host{name: name} }
 	shut := func(name string) host { return host{name: name, queued: fleet.MaxQueuedAll} } // its queue has no place
 	many := make([]Avoidance, maxAvoid)
@@ -153,7 +153,7 @@ func TestDecide(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			table, p := aFleet(c.hosts...)
 			task := aTask(table, c.cpus, c.gpus, c.avoid...)
-			for range 2 { // the first changes nothing
+			for range 2 { // the first has no effect
 				for from := range max(1, len(c.hosts)) {
 					got := p.Decide(task, from, now)
 					slices.SortFunc(got.Again, func(a, b Again) int { return strings.Compare(a.Host.Name(), b.Host.Name()) })
@@ -166,7 +166,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// seen is a policy that prefers the last candidate, and remembers which there were.
+// seen is a policy that prefers the last candidate, and records the candidates.
 type seen struct{ names []string }
 
 func (s *seen) Choose(chosen []policy.Choice, _ policy.Ask, feasible []policy.Candidate, _ int) []policy.Choice {
@@ -180,9 +180,9 @@ func (s *seen) Choose(chosen []policy.Choice, _ policy.Ask, feasible []policy.Ca
 	return append(chosen, policy.Choice{Index: len(feasible) - 1, Devices: []string{"device"}, Why: "the last"})
 }
 
-// The policy sees the hosts where the task fits, and its word is the decision. It sees the hosts that the task avoids
-// only if there is no other, and no more hosts than a sample.
-func TestPolicyDecides(t *testing.T) {
+// The policy gets the hosts where the task fits, and its choice is the decision. It gets hosts that the task avoids
+// only if there is no other, and at most a sample of the hosts.
+func TestChoiceOfThePolicyIsTheDecision(t *testing.T) {
 	s := &seen{}
 	table, p := aFleet(host{name: "a", free: 8}, host{name: "b", free: 1}, host{name: "c", free: 2}, host{name: "d", free: 8})
 	for _, c := range []struct {
@@ -212,13 +212,13 @@ func TestPolicyDecides(t *testing.T) {
 		p.Sample = sample
 		p.Decide(task, 150, now)
 		if len(s.names) != sample || s.names[0] != "100" || s.names[1] != "150" || slices.Contains(s.names[1:], "100") {
-			t.Errorf("of %d hosts the policy sees %d: %v", len(hosts), len(s.names), s.names)
+			t.Errorf("of %d hosts the policy sees %d: %v, want a sample of those that the task does not avoid", len(hosts), len(s.names), s.names)
 		}
 	}
 }
 
-// A task that queues may queue at further hosts, but at none twice.
-func TestQueueAtFurtherHosts(t *testing.T) {
+// A queued task may queue at further hosts, but at none twice.
+func TestTaskQueuesAtFurtherHosts(t *testing.T) {
 	table, p := aFleet(host{name: "a"}, host{name: "b"})
 	task := aTask(table, 1, 0)
 	for _, want := range []string{"a b", "b", ""} {
@@ -232,9 +232,9 @@ func TestQueueAtFurtherHosts(t *testing.T) {
 	}
 }
 
-// A task of more than the usual priority queues at many hosts, but for those that it avoids. Any other does so where tasks of a
-// lower priority queue: they count as none that go before it.
-func TestQueuesWhereItWouldBePassed(t *testing.T) {
+// A task with more than the usual priority queues at many hosts, except for those that it avoids. Any other task does
+// so where tasks with a lower priority queue, as these do not go first.
+func TestTaskQueuesWhereLowerPrioritiesQueue(t *testing.T) {
 	var hosts []host
 	for i := range 20 {
 		hosts = append(hosts, host{name: string(rune('a' + i)), queued: map[int]int{16: 3, 18: 1}[i]})
@@ -267,8 +267,8 @@ func TestQueuesWhereItWouldBePassed(t *testing.T) {
 	}
 }
 
-// What a host that got room may take: of the tasks that fitted nowhere, and of those that queue at other hosts.
-func TestHostThatGotRoom(t *testing.T) {
+// Which tasks a host with new capacity may get: tasks that fitted nowhere, and tasks that queue at other hosts.
+func TestTasksForAHostWithNewCapacity(t *testing.T) {
 	for _, c := range []struct {
 		name           string
 		host           host
@@ -311,7 +311,7 @@ func answer(may bool, again time.Time) string {
 	return "no, again " + again.Sub(now).String()
 }
 
-func TestDevicesAt(t *testing.T) {
+func TestChosenDevicesAreThoseOfTheHost(t *testing.T) {
 	table, p := aFleet(host{name: "a", free: 8, gpus: 2}, host{name: "b", free: 8, gpus: 4})
 	for gpus, want := range []string{"[]", "[a0]", "[a0 a1]", "[]"} {
 		if got := fmt.Sprint(p.DevicesAt(aTask(table, 1, gpus), table.Host("p-a"))); got != want {
@@ -320,14 +320,14 @@ func TestDevicesAt(t *testing.T) {
 	}
 }
 
-// A decision allocates memory for the reason alone, and for the devices if there are any.
-func TestDecideAllocates(t *testing.T) {
+// A decision allocates memory only for its reason, and for its devices if it has any.
+func TestDecisionAllocatesOnlyItsReason(t *testing.T) {
 	var hosts []host
 	for i := range 2 * SampleSize {
 		hosts = append(hosts, host{name: fmt.Sprint("n", i), free: i % 4})
 	}
 	table, p := aFleet(hosts...)
-	for cpus, want := range map[int]float64{2: 1, 4: 0, 9: 0} { // fits, queues, blocked
+	for cpus, want := range map[int]float64{2: 1, 4: 0, 9: 0} { // fits, queues, is blocked
 		task := aTask(table, cpus, 0)
 		if n := testing.AllocsPerRun(100, func() { p.Decide(task, 5, now) }); n > want {
 			t.Errorf("%s with %v allocations, want %v", p.Decide(task, 5, now).Verdict, n, want)

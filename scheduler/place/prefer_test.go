@@ -48,13 +48,13 @@ func prefersTask(t *fleet.Table, prefer string, avoid ...Avoidance) *Task {
 	return &Task{Request: fleet.Request{Shape: s, Rank: fleet.Rank{Job: "j"}}, Policy: policy.Simple{}, Avoid: avoid}
 }
 
-// The policy sees only the hosts that meet the preferences best, however rare they are among those with room.
-func TestPolicySeesThePreferred(t *testing.T) {
+// The policy gets only the hosts that meet the preferences best, however rare they are among those with capacity.
+func TestPolicyGetsOnlyThePreferredHosts(t *testing.T) {
 	for _, c := range []struct {
 		prefer string
 		avoid  []Avoidance
 		busy   func(i int) bool
-		want   string // which hosts the policy sees: the first three in order, and how many
+		want   string // the hosts that the policy gets: the first three in order, and how many
 		why    string
 	}{
 		{"host=h777", nil, nil, "n777 (1)", "prefers host=h777; the last"},
@@ -64,7 +64,7 @@ func TestPolicySeesThePreferred(t *testing.T) {
 		{"rack=r3,host=h3", nil, nil, "n3 (1)", "prefers rack=r3, host=h3; the last"},
 		{"rack=r3,host=h3", nil, func(i int) bool { return i == 3 }, "n503 n513 n523 (64)", "prefers rack=r3; the last"},
 		{"rack=r3", []Avoidance{hard("n503", 9), avoid("n513", 9)}, nil, "n523 n533 n543 (63)", "prefers rack=r3; the last"},
-		{"host=h7", []Avoidance{avoid("n7", 9)}, nil, "n0 n500 n501 (64)", "the last"}, // where it failed comes last
+		{"host=h7", []Avoidance{avoid("n7", 9)}, nil, "n0 n500 n501 (64)", "the last"}, // the host where it failed comes last
 		{"rack=none", nil, nil, "n0 n500 n501 (64)", "the last"},
 		{"rack", nil, nil, "n0 n500 n501 (64)", "prefers rack; the last"},
 	} {
@@ -86,11 +86,11 @@ func TestPolicySeesThePreferred(t *testing.T) {
 	}
 }
 
-// A preference changes nothing if no host has room: the task queues as it would without.
+// A preference changes nothing if no host has capacity: the task queues as it would without.
 func TestPreferenceNeverWaits(t *testing.T) {
 	table, p := racks(3, func(int) bool { return true })
 	if got, plain := text(p.Decide(prefersTask(table, "rack=r2"), 0, now)), text(p.Decide(prefersTask(table, ""), 0, now)); got != plain {
-		t.Errorf("%s, without the preference %s", got, plain)
+		t.Errorf("with the preference %s, want %s as without", got, plain)
 	}
 	table, p = racks(3, func(i int) bool { return i == 2 })
 	if got := text(p.Decide(prefersTask(table, "rack=r2"), 0, now)); !strings.HasPrefix(got, "fits n0") {
@@ -98,7 +98,7 @@ func TestPreferenceNeverWaits(t *testing.T) {
 	}
 }
 
-// A placement with preferences: 64 hosts with room, and 10,000 of which few are preferred.
+// BenchmarkPrefer places a task with preferences: 64 hosts with capacity, and 10,000 of which few are preferred.
 func BenchmarkPrefer(b *testing.B) {
 	for _, c := range []struct {
 		hosts  int

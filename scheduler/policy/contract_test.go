@@ -1,6 +1,6 @@
 package policy
 
-// What every policy must do. A policy that is added to Named is tested here without further code.
+// What every policy must do. A policy in Named is tested here without further code.
 
 import (
 	"fmt"
@@ -41,7 +41,7 @@ func drawNeed(t *rapid.T) job.Resources {
 	return need
 }
 
-// drawHost draws what a host says.
+// drawHost draws what a host reports.
 func drawHost(t *rapid.T, name string) contract.Hello {
 	m := contract.Hello{Profile: contract.Profile{
 		Name: name, CPUs: rapid.IntRange(1, 64).Draw(t, "cpus"), Memory: job.Size(rapid.IntRange(1, 256).Draw(t, "memory")) << 30, Worker: true,
@@ -81,7 +81,7 @@ func drawHost(t *rapid.T, name string) contract.Hello {
 	return m
 }
 
-// drawTypical draws what users usually ask for; nil: that is not known.
+// drawTypical draws what users usually request; nil means that it is unknown.
 func drawTypical(t *rapid.T) *Typical {
 	n := rapid.IntRange(-1, 20).Draw(t, "typical")
 	if n < 0 {
@@ -94,7 +94,7 @@ func drawTypical(t *rapid.T) *Typical {
 	return typical
 }
 
-// feasibleOf are the hosts where the need fits.
+// feasibleOf returns the hosts where the need fits.
 func feasibleOf(need job.Resources, hosts []contract.Hello) []Candidate {
 	table := fleet.NewTable()
 	var out []Candidate
@@ -108,7 +108,7 @@ func feasibleOf(need job.Resources, hosts []contract.Hello) []Candidate {
 	return out
 }
 
-// told are choices as people see them: the host, the devices and the reason.
+// told shows choices as people see them: the host, the devices and the reason.
 func told(chosen []Choice, feasible []Candidate) []string {
 	var out []string
 	for _, x := range chosen {
@@ -119,13 +119,13 @@ func told(chosen []Choice, feasible []Candidate) []string {
 
 var leavesText = regexp.MustCompile(`leaves (\S+) of (\d+) (GPUs|CPUs)`)
 
-// checkReason checks the numbers of a reason, and that it names this host only where it is.
+// checkReason checks the numbers of a reason, and that it says "this host" only of this host.
 func checkReason(t *rapid.T, why string, need job.Resources, c *Candidate) {
 	if why == "" || len(why) > contract.MaxDetail {
-		t.Fatalf("%s: the reason is %q", c.Host.Name(), why)
+		t.Fatalf("%s: the reason is %q, want one of bounded length", c.Host.Name(), why)
 	}
 	if why == "this host" && !c.Local {
-		t.Fatalf("%s is not this host", c.Host.Name())
+		t.Fatalf("%s is not this host, but the reason says so", c.Host.Name())
 	}
 	m := leavesText.FindStringSubmatch(why)
 	if m == nil {
@@ -141,11 +141,11 @@ func checkReason(t *rapid.T, why string, need job.Resources, c *Candidate) {
 	}
 	said, err := strconv.ParseFloat(m[1], 64)
 	if err != nil || said != left || m[2] != strconv.Itoa(all) {
-		t.Fatalf("%s: %q, but it leaves %v of %d", c.Host.Name(), why, left, all)
+		t.Fatalf("%s: the reason is %q, but it leaves %v of %d", c.Host.Name(), why, left, all)
 	}
 }
 
-// checkChoice checks that the devices of a choice are different ones on which the need fits.
+// checkChoice checks that the devices of a choice are different, and that the need fits on them.
 func checkChoice(t *rapid.T, x Choice, need job.Resources, c *Candidate) {
 	if len(x.Devices) != gpu.Count(need) {
 		t.Fatalf("%s: devices %v for %+v, want %v of them", c.Host.Name(), x.Devices, need, gpu.Count(need))
@@ -153,7 +153,7 @@ func checkChoice(t *rapid.T, x Choice, need job.Resources, c *Candidate) {
 	for i, uuid := range x.Devices {
 		at := slices.IndexFunc(c.Free.GPUs, func(g contract.FreeGPU) bool { return g.UUID == uuid })
 		if at < 0 || slices.Contains(x.Devices[:i], uuid) {
-			t.Fatalf("%s: devices %v, free are %v", c.Host.Name(), x.Devices, c.Free.GPUs)
+			t.Fatalf("%s: devices %v, want different ones of the free %v", c.Host.Name(), x.Devices, c.Free.GPUs)
 		}
 		g, d := c.Free.GPUs[at], c.Devices.Device(at)
 		if g.Milli < gpu.Milli(need) || g.Memory < need.GPUMemory || !contract.GPUMeets(*d, need) {
@@ -170,8 +170,8 @@ func all() map[string]Policy {
 	return policies
 }
 
-// TestContract is what every policy must do.
-func TestContract(t *testing.T) {
+// TestEachPolicyKeepsTheContract checks what every policy must do.
+func TestEachPolicyKeepsTheContract(t *testing.T) {
 	for name, used := range all() {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
@@ -215,7 +215,7 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// drawNonsense draws what a host may say that lies. A session lets it through: each number is in its range.
+// drawNonsense draws what a host that lies may report. A session accepts it: each number is in its range.
 func drawNonsense(t *rapid.T, name string) contract.Hello {
 	number := func(what string, most int) int {
 		return rapid.SampledFrom([]int{0, 1, most / 2, most}).Draw(t, what)
@@ -246,8 +246,8 @@ func drawNonsense(t *rapid.T, name string) contract.Hello {
 	return m
 }
 
-// Hosts that talk nonsense neither stop a policy nor make it choose what does not fit by what they say.
-func TestNonsense(t *testing.T) {
+// Hosts that report nonsense neither stop a policy nor make it choose what does not fit by their report.
+func TestNonsenseOfHostsDoesNotStopAPolicy(t *testing.T) {
 	for name, p := range all() {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
@@ -259,7 +259,7 @@ func TestNonsense(t *testing.T) {
 				feasible := feasibleOf(ask.Need, hosts)
 				chosen := p.Choose(nil, ask, feasible, len(feasible))
 				if len(chosen) != len(feasible) {
-					t.Fatalf("%d choices of %d", len(chosen), len(feasible))
+					t.Fatalf("%d choices of %d, want all", len(chosen), len(feasible))
 				}
 				for i, x := range chosen {
 					if slices.ContainsFunc(chosen[:i], func(y Choice) bool { return y.Index == x.Index }) {
@@ -272,8 +272,8 @@ func TestNonsense(t *testing.T) {
 	}
 }
 
-// A policy does not change the candidates, and remembers none of them: what it chooses next does not depend on them.
-func TestPoliciesKeepNothing(t *testing.T) {
+// A policy does not change the candidates, and keeps no reference to them: its later choices do not depend on them.
+func TestPoliciesKeepNoCandidates(t *testing.T) {
 	need := job.Resources{CPUs: 1, GPUShare: 0.3}
 	typical := &Typical{}
 	typical.Asked(need, 3)
@@ -303,7 +303,7 @@ func TestPoliciesKeepNothing(t *testing.T) {
 	}
 }
 
-func TestCheck(t *testing.T) {
+func TestCheckKnowsEachPolicy(t *testing.T) {
 	for _, name := range append(Names(), "", Default, DefaultOfGangs) {
 		if err := Check(name); err != nil {
 			t.Errorf("%q: %v", name, err)

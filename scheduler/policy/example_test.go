@@ -1,6 +1,6 @@
 package policy
 
-// The example of docs/policies.md. TestContract tests it like the registered policies.
+// The example of docs/policies.md. TestEachPolicyKeepsTheContract tests it like the registered policies.
 
 import (
 	"os"
@@ -24,7 +24,7 @@ func (Cheapest) Choose(chosen []Choice, ask Ask, feasible []Candidate, n int) []
 }
 
 // The page shows the example as it is compiled.
-func TestExampleIsThatOfThePage(t *testing.T) {
+func TestPageShowsTheExample(t *testing.T) {
 	page, err := os.ReadFile("../../docs/policies.md")
 	if err != nil {
 		t.Fatal(err)
@@ -36,6 +36,6 @@ func TestExampleIsThatOfThePage(t *testing.T) {
 	_, code, _ := strings.Cut(string(source), "// Cheapest prefers")
 	code, _, _ = strings.Cut("// Cheapest prefers"+code, "\n\n// The page shows")
 	if !strings.Contains(string(page), code) || strings.Count(code, "\n") > 40 {
-		t.Errorf("docs/policies.md does not show these lines, or they are too many:\n%s", code)
+		t.Errorf("docs/policies.md does not show these lines, or they are more than 40:\n%s", code)
 	}
 }

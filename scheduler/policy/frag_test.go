@@ -45,7 +45,7 @@ func remote(need job.Resources, hosts ...contract.Hello) []Candidate {
 	return out
 }
 
-func TestFragPrefers(t *testing.T) {
+func TestFragPrefersTheLeastFragmentation(t *testing.T) {
 	whole := func(cpus, gpus int) job.Resources { return job.Resources{CPUs: cpus, GPUs: gpus} }
 	share := func(x float64) job.Resources { return job.Resources{CPUs: 1, GPUShare: x} }
 	a100 := job.Resources{CPUs: 1, GPUs: 1, GPUModel: "a100"}
@@ -156,14 +156,14 @@ func TestFragPrefers(t *testing.T) {
 			p := &Frag{}
 			got := p.Choose(nil, Ask{Need: c.need, Typical: typical}, remote(c.need, c.worse, c.better), 1)[0]
 			if got.Index != 1 || c.device != "" && got.Devices[0] != c.device {
-				t.Errorf("it chooses %v of %s: %s", got.Devices, []string{c.worse.Profile.Name, c.better.Profile.Name}[got.Index], got.Why)
+				t.Errorf("chose %v of %s: %s, want the better one", got.Devices, []string{c.worse.Profile.Name, c.better.Profile.Name}[got.Index], got.Why)
 			}
 		})
 	}
 }
 
-// A share goes to no device without the memory that it needs, though that one would be better.
-func TestFragMindsTheMemoryOfDevices(t *testing.T) {
+// A share goes to no device that lacks the memory for it, though that device would be better otherwise.
+func TestFragAvoidsDevicesWithTooLittleMemory(t *testing.T) {
 	typical := &Typical{}
 	typical.Asked(job.Resources{CPUs: 1, GPUs: 1}, 10)
 	need := job.Resources{GPUShare: 0.5, GPUMemory: 60 << 30}
@@ -174,9 +174,9 @@ func TestFragMindsTheMemoryOfDevices(t *testing.T) {
 	}
 }
 
-// As long as nothing is known of the requests, and where no host has GPUs, frag is simple. Within a quantum it prefers
-// the scheduler's own host.
-func TestFragWithoutKnowledge(t *testing.T) {
+// Without knowledge of the requests, and on hosts without GPUs, frag works like simple. Within a quantum it prefers the
+// scheduler's own host.
+func TestFragWithoutKnowledgeWorksLikeSimple(t *testing.T) {
 	need := job.Resources{CPUs: 1, GPUs: 1}
 	gpus := remote(need, hostOf("a", 64, "h100", 1000, 1000), hostOf("b", 3, "h100", 1000, 1000))
 	cpus := remote(job.Resources{CPUs: 1}, hostOf("a", 64, ""), hostOf("b", 3, ""))
@@ -204,12 +204,12 @@ func TestFragWithoutKnowledge(t *testing.T) {
 	gpus[0].Local = true
 	p := &Frag{}
 	if got := p.Choose(nil, Ask{Need: need, Typical: full}, gpus, 1)[0]; got.Index != 0 {
-		t.Errorf("of equal hosts it chooses %s", gpus[got.Index].Host.Name())
+		t.Errorf("of equal hosts it chooses %s, want the first", gpus[got.Index].Host.Name())
 	}
 }
 
-// The expected use is never more than what is free, and never less than nothing.
-func TestFillIsWithinTheRoom(t *testing.T) {
+// The expected use is between zero and what is free.
+func TestExpectedUseIsAtMostWhatIsFree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		typical := drawTypical(t)
 		w := typical.workload()
@@ -225,14 +225,14 @@ func TestFillIsWithinTheRoom(t *testing.T) {
 			room float64
 		}{{f.partly(int32(milli), steps), float64(milli + perLevel/2*levels)}, {f.wholly(n, steps), float64(n*gpu.Whole) * 1.06}} {
 			if !(x.milli >= 0 && float64(x.milli) <= x.room && x.steps >= 0) || math.IsInf(float64(x.steps), 0) {
-				t.Fatalf("of %v thousandths with %v steps %+v is expected to be used", x.room, steps, x.expect)
+				t.Fatalf("of %v thousandths with %v steps the expected use is %+v, want one within them", x.room, steps, x.expect)
 			}
 		}
 	})
 }
 
 // If all requests are the same, the expected use is what fits.
-func TestFillOfOneKind(t *testing.T) {
+func TestExpectedUseOfEqualRequestsIsWhatFits(t *testing.T) {
 	typical := &Typical{}
 	typical.Asked(job.Resources{CPUs: 8, GPUs: 2}, 7)
 	w := typical.workload()
@@ -247,8 +247,8 @@ func TestFillOfOneKind(t *testing.T) {
 	}
 }
 
-// Room that only rare requests would use counts little.
-func TestFillByRareRequests(t *testing.T) {
+// Free capacity that only rare requests would use counts little.
+func TestCapacityForRareRequestsCountsLittle(t *testing.T) {
 	typical := &Typical{}
 	typical.Asked(job.Resources{CPUs: 1, GPUShare: 0.8}, 200)
 	typical.Asked(job.Resources{CPUs: 1, GPUShare: 0.2}, 1)
@@ -260,7 +260,8 @@ func TestFillByRareRequests(t *testing.T) {
 	}
 }
 
-// What is worked out once for each kind of device each time that the usual requests have changed by an eighth.
+// BenchmarkFill computes the tables of all kinds of devices. This happens each time that the usual requests have
+// changed by an eighth.
 func BenchmarkFill(b *testing.B) {
 	typical := &Typical{}
 	for i := range 100 {
@@ -276,8 +277,8 @@ func BenchmarkFill(b *testing.B) {
 	}
 }
 
-// However many kinds of devices hosts claim to have, few tables are worked out.
-func TestFillsAreBounded(t *testing.T) {
+// However many kinds of devices hosts report, few tables are computed.
+func TestTablesOfExpectedUseAreBounded(t *testing.T) {
 	typical := &Typical{}
 	for i := range 100 {
 		typical.Asked(job.Resources{CPUs: i % 7, GPUShare: float64(1+i) / 101, GPUMemory: job.Size(i) << 30, GPUModel: fmt.Sprint("m", i)}, 1+i%5)
@@ -302,12 +303,12 @@ func TestFillsAreBounded(t *testing.T) {
 				t.Errorf("%s chooses %v, want 1 of them", name, got)
 			}
 			if f, ok := p.(*Frag); ok && len(f.tried) > maxTried {
-				t.Errorf("%d devices are tried", len(f.tried))
+				t.Errorf("%d devices were tried, want at most maxTried", len(f.tried))
 			}
 		}
 	}
 	w := typical.workload()
 	if len(w.fills) > maxFills || len(w.byDevice) > maxDevices || len(w.classes) > maxClasses || len(w.groups) > maxGroups {
-		t.Errorf("%d fills, %d devices, %d classes, %d groups", len(w.fills), len(w.byDevice), len(w.classes), len(w.groups))
+		t.Errorf("%d fills, %d devices, %d classes, %d groups, want each within its bound", len(w.fills), len(w.byDevice), len(w.classes), len(w.groups))
 	}
 }

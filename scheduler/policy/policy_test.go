@@ -12,7 +12,7 @@ import (
 	"github.com/musterhq/muster/scheduler/fleet"
 )
 
-// candidate is a host that has so many CPUs, of which some are free, and free devices of these sizes.
+// candidate is a host with so many CPUs, of which some are free, and free devices of these sizes.
 func candidate(name string, cpus, free int, local bool, memories ...job.Size) Candidate {
 	m := contract.Hello{
 		Profile: contract.Profile{Name: name, CPUs: cpus, Memory: 64e9},
@@ -29,7 +29,7 @@ func candidate(name string, cpus, free int, local bool, memories ...job.Size) Ca
 	return CandidateOf(h, &h.Free)
 }
 
-func TestSimplePrefers(t *testing.T) {
+func TestSimplePrefersTheLocalThenTheFullestHost(t *testing.T) {
 	cpu := job.Resources{CPUs: 2}
 	for _, c := range []struct {
 		name          string
@@ -59,8 +59,9 @@ func TestSimplePrefers(t *testing.T) {
 	}
 }
 
-// Several choices come best first and are appended. They are as many as were asked for if there are so many candidates.
-func TestSeveralChoices(t *testing.T) {
+// Several choices come best first, and are appended. There are as many as were requested if there are enough
+// candidates.
+func TestSeveralChoicesComeBestFirst(t *testing.T) {
 	var feasible []Candidate
 	for i, free := range []int{9, 3, 7, 5, 3} {
 		feasible = append(feasible, candidate(fmt.Sprint("n", i), 9, free, false))
@@ -81,7 +82,7 @@ func TestSeveralChoices(t *testing.T) {
 }
 
 // What balanced, pack and spread prefer.
-func TestPrefers(t *testing.T) {
+func TestPreferencesOfEachPolicy(t *testing.T) {
 	busy := func(m contract.Hello, tasks int) contract.Hello {
 		m.Free.Tasks = tasks
 		return m

@@ -11,9 +11,9 @@ import (
 	"github.com/musterhq/muster/scheduler/fleet"
 )
 
-// A host whose room lists the free devices is chosen as one whose devices have to be looked up one by one, with the same
-// devices and for the same reason. So a host is not preferred for having few devices, or devices of one kind.
-func TestRoomsSayTheSame(t *testing.T) {
+// A host with a list of its free devices is chosen like one whose devices are looked up one by one, with the same
+// devices and for the same reason. So no host is preferred for having few devices, or devices of one kind.
+func TestListsOfFreeDevicesDoNotChangeAChoice(t *testing.T) {
 	draws := map[string]func(*rapid.T, string) contract.Hello{"": drawHost, " of hosts that talk nonsense": drawNonsense}
 	for name := range Named() {
 		for of, draw := range draws {

@@ -18,7 +18,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// linked is a host whose devices are in NVLink islands of these sizes, two islands on a NUMA node. Only the first free
+// linked is a host with devices in NVLink islands of these sizes, two islands to a NUMA node. Only the first free
 // devices of each island are free.
 func linked(name string, free int, islands ...int) contract.Hello {
 	m := hostOf(name, 64, "h100", slices.Repeat([]int{1000}, sum64(islands))...)
@@ -48,8 +48,8 @@ func sum64(ns []int) int {
 	return all
 }
 
-// For a single task the nearest devices come first, then the fullest host.
-func TestTopologyOfDevices(t *testing.T) {
+// For a single task the devices nearest to each other come first, then the fullest host.
+func TestTopologyPrefersNearDevices(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		gpus  int
@@ -75,7 +75,7 @@ func TestTopologyOfDevices(t *testing.T) {
 	}
 }
 
-// A device whose memory other processes hold is free, and still too small for a need for memory.
+// A device can be free although other processes use its memory. It is then too small for a need for memory.
 func TestTopologyCountsFreeMemory(t *testing.T) {
 	m := linked("a", 2, 2, 2)
 	m.Free.GPUs[0].Memory = 1 << 30
@@ -86,10 +86,10 @@ func TestTopologyCountsFreeMemory(t *testing.T) {
 	}
 }
 
-// A gang gets hosts of one rack, else below one leaf, else below few leaves. Of several racks the smallest that has
-// enough hosts is taken.
-func TestTopologyOfGangs(t *testing.T) {
-	// leaf 1: rack a with four hosts, rack b with two; leaf 2: rack c with three, rack d with three; no label: two
+// A gang gets hosts of one rack, else below one leaf, else below few leaves. Of several racks the smallest with enough
+// hosts is chosen.
+func TestTopologyPrefersOneRackForAGang(t *testing.T) {
+	// Leaf 1: rack a with four hosts, rack b with two. Leaf 2: racks c and d with three each. No label: two.
 	var hosts []contract.Hello
 	add := func(n int, labels map[string]string) {
 		for range n {
@@ -137,9 +137,9 @@ func TestTopologyOfGangs(t *testing.T) {
 	}
 }
 
-// Where the hosts of a gang are, whatever labels there are: in one rack if any rack has enough, else below one leaf in
-// as few racks as possible, else below as few leaves as possible. Those of one rack follow each other.
-func TestGangsAreNear(t *testing.T) {
+// The hosts of a gang, whatever labels there are: in one rack if a rack has enough, else below one leaf in as few racks
+// as possible, else below as few leaves as possible. Hosts of one rack follow each other.
+func TestHostsOfAGangAreNearEachOther(t *testing.T) {
 	need := job.Resources{GPUs: 1}
 	rapid.Check(t, func(t *rapid.T) {
 		var hosts []contract.Hello
@@ -180,7 +180,7 @@ func TestGangsAreNear(t *testing.T) {
 			t.Fatalf("%d hosts are below %d leaves, could be below %d", n, len(leaves), want)
 		}
 		if want := fewest(sizes, n); want == 1 && len(racks) != 1 {
-			t.Fatalf("%d hosts are in %d racks, could be in one", n, len(racks))
+			t.Fatalf("%d hosts are in %d racks, want 1", n, len(racks))
 		}
 		for l := range leaves {
 			if want := fewest(racksOf[l], n); len(leaves) == 1 && len(racks) != want {
@@ -190,7 +190,7 @@ func TestGangsAreNear(t *testing.T) {
 	})
 }
 
-// whereIs names the leaf and the rack of a host.
+// whereIs returns the leaf and the rack of a host.
 func whereIs(m contract.Hello) (leaf, rack string) {
 	leaf, rack = m.Profile.Labels["leaf"], m.Profile.Labels["rack"]
 	switch {
@@ -204,7 +204,7 @@ func whereIs(m contract.Hello) (leaf, rack string) {
 	return leaf, leaf + " " + rack
 }
 
-// fewest is how many of the domains of these sizes hold n hosts together.
+// fewest returns how many of the domains of these sizes are needed for n hosts.
 func fewest(domains map[string]int, n int) int {
 	sizes := slices.Sorted(maps.Values(domains))
 	for i, size := range slices.Backward(sizes) {
@@ -215,8 +215,8 @@ func fewest(domains map[string]int, n int) int {
 	return len(sizes)
 }
 
-// Ten thousand hosts without labels, of which a gang gets a thousand: what the explanation of a large gang compares.
-func TestGangOfThousand(t *testing.T) {
+// Ten thousand hosts without labels, of which a gang gets a thousand: the explanation of a large gang compares these.
+func TestLargeGangIsChosenQuickly(t *testing.T) {
 	need := job.Resources{CPUs: 1}
 	feasible := make([]Candidate, 10_000)
 	for i := range feasible {
@@ -227,14 +227,14 @@ func TestGangOfThousand(t *testing.T) {
 	began := threadTime(t)
 	chosen := (&Topology{}).Choose(nil, Ask{Need: need, Gang: true}, feasible, 1000)
 	if len(chosen) != 1000 || chosen[999].Index != 999 {
-		t.Fatalf("%d choices, the last is %+v", len(chosen), chosen[len(chosen)-1])
+		t.Fatalf("%d choices, the last is %+v, want 1000, the last of them 999", len(chosen), chosen[len(chosen)-1])
 	}
 	if took := threadTime(t) - began; took > 2*time.Second {
 		t.Errorf("it takes %s of CPU time, want at most %v", took, 2*time.Second)
 	}
 }
 
-// threadTime returns how long this thread has computed. Other work of the machine is not in it.
+// threadTime returns the CPU time of this thread. Other work of the machine is not in it.
 func threadTime(t *testing.T) time.Duration {
 	t.Helper()
 	var u unix.Rusage

@@ -13,9 +13,9 @@ import (
 	"github.com/musterhq/muster/scheduler/fleet"
 )
 
-// Where the devices are equally near each other, topology goes to this host, then to the host with the cheapest path, then
-// to the fullest; a path of unknown cost comes last.
-func TestTopologyGoesByPaths(t *testing.T) {
+// If the devices are equally near each other, topology prefers this host, then the host with the cheapest path, then
+// the fullest. A path of unknown cost comes last.
+func TestTopologyPrefersCheapPaths(t *testing.T) {
 	far := func(n int) fleet.Distance { return fleet.DistanceOf(time.Duration(n) * time.Microsecond) }
 	for _, c := range []struct {
 		name  string
@@ -49,8 +49,8 @@ func TestTopologyGoesByPaths(t *testing.T) {
 	}
 }
 
-// A gang of hosts without labels is on the nearest of them, and the reason says how far they are at most.
-func TestGangWithoutLabels(t *testing.T) {
+// A gang on hosts without labels gets the nearest of them, and the reason gives their largest distance.
+func TestGangWithoutLabelsGetsTheNearestHosts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		need := job.Resources{GPUs: 1}
 		var hosts []contract.Hello
@@ -71,18 +71,18 @@ func TestGangWithoutLabels(t *testing.T) {
 		}
 		for i := range feasible {
 			if !in[i] && feasible[i].Host.Distance.Rank() < most {
-				t.Fatalf("%s, round trip %s, is not in the gang, and a farther one is", feasible[i].Host.Name(), feasible[i].Host.Distance)
+				t.Fatalf("%s, with round trip %s, is not in the gang, but a farther host is", feasible[i].Host.Name(), feasible[i].Host.Distance)
 			}
 		}
 		says := strings.HasPrefix(chosen[0].Why, "nearest hosts, round trips up to ")
 		if known := most < fleet.Distance(0).Rank(); says != known {
-			t.Fatalf("%q, and the farthest is known: %v", chosen[0].Why, known)
+			t.Fatalf("%q, but the largest distance is known: %v", chosen[0].Why, known)
 		}
 	})
 }
 
-// A host may claim any label. What it says of the cost of its path does not count: only the measured one does.
-func TestClaimedCost(t *testing.T) {
+// A host may claim any label. A label about the cost of its path does not count: only the measured cost does.
+func TestClaimedCostOfAPathIsIgnored(t *testing.T) {
 	honest, liar := hostOf("a", 64, "h100", 1000), hostOf("b", 64, "h100", 1000)
 	liar.Profile.Labels = map[string]string{"distance": "0", "cost": "0", "local": "true", "rack": "r1", "leaf": "l1"}
 	need := job.Resources{GPUs: 1}

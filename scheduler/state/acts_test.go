@@ -10,7 +10,7 @@ import (
 	"github.com/musterhq/muster/scheduler/state"
 )
 
-// decoded returns the job as a restart finds it.
+// decoded returns the job as a restart reads it.
 func decoded(t *testing.T, j *state.Job) *state.Job {
 	t.Helper()
 	rows, err := j.TakeRows()
@@ -24,8 +24,8 @@ func decoded(t *testing.T, j *state.Job) *state.Job {
 	return again
 }
 
-// A job keeps the last acts of people and when its attempts were assigned, over a restart, too.
-func TestActsAndPlacements(t *testing.T) {
+// A job keeps the last acts of people and the times of its assignments, even over a restart.
+func TestActsAndPlacementsSurviveARestart(t *testing.T) {
 	at := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
 	table, j := retried(600, func(s *job.Spec) { s.Retries = 1 })
 	seq := uint64(1)
@@ -33,12 +33,12 @@ func TestActsAndPlacements(t *testing.T) {
 		t.Helper()
 		seq++
 		if table.Apply(r, seq, job.Epoch{Term: 1}).Moved != moves {
-			t.Errorf("%+v: moves %v", r, !moves)
+			t.Errorf("%+v: moves %v, want the opposite", r, !moves)
 		}
 	}
 	some := []job.Range{{First: 3, Last: 5}}
 	apply(job.HoldRecord{Job: id(0), Tasks: some, Reason: "look", At: at(1)}, true)
-	apply(job.HoldRecord{Job: id(0), Tasks: some, At: at(2)}, false) // what changes nothing is not told
+	apply(job.HoldRecord{Job: id(0), Tasks: some, At: at(2)}, false) // an act without effect is not listed
 	apply(job.HoldRecord{Job: id(0), Tasks: some, Release: true, At: at(3)}, true)
 	apply(job.AssignRecord{Attempt: attempt(4, 1), Node: "a", NodeName: "a", At: at(4)}, true)
 	apply(job.ResultRecord{Attempt: attempt(4, 1), Exit: job.Exit{State: job.Failed, Code: 1, Started: true, Began: at(5), Ended: at(6)}, At: at(7)}, true)
@@ -52,12 +52,12 @@ func TestActsAndPlacements(t *testing.T) {
 			{Kind: job.ActCancel, At: at(9), Reason: "enough"},
 		}
 		if !reflect.DeepEqual(v.Acts, want) || v.OlderActs != 0 {
-			t.Errorf("acts %+v", v.Acts)
+			t.Errorf("acts %+v, want the expected ones and no older", v.Acts)
 		}
 		state.AddEarlier(v.Tasks, j)
 		o := v.Tasks[0].Outcomes()
 		if len(o) != 2 || !o[0].Placed.Equal(at(4)) || !o[1].Placed.Equal(at(8)) {
-			t.Errorf("attempts %+v", o)
+			t.Errorf("attempts %+v, want 2, placed when they were assigned", o)
 		}
 		if p := j.Task(3).Placed; !p.IsZero() {
 			t.Errorf("a task that was never assigned was placed at %s", p)
@@ -70,7 +70,7 @@ func TestActsAndPlacements(t *testing.T) {
 	}
 }
 
-// Whoever holds and releases a job again and again does not make it large.
+// A user who holds and releases a job again and again does not make it large.
 func TestActsAreBounded(t *testing.T) {
 	table, j := retried(2000, func(*job.Spec) {})
 	var ranges []job.Range
@@ -84,7 +84,7 @@ func TestActsAreBounded(t *testing.T) {
 		v := j.View(0, 0)
 		last := v.Acts[len(v.Acts)-1]
 		if len(v.Acts) != 64 || v.OlderActs != 136 || len(last.Tasks) != job.MaxActRanges || !last.More || len(last.Reason) > 256 || last.Kind != job.ActRelease {
-			t.Errorf("%d acts, %d older, the last %+v", len(v.Acts), v.OlderActs, last)
+			t.Errorf("%d acts, %d older, the last %+v, want 64, 136 and a release with its ranges and reason cut", len(v.Acts), v.OlderActs, last)
 		}
 	}
 	table.Apply(job.HoldRecord{Job: id(0), At: start}, 1000, job.Epoch{})

@@ -16,7 +16,7 @@ func bigJob(tb testing.TB) (*state.Table, *state.Job) {
 	s := job.DefaultSpec()
 	s.Command = []string{"/bin/true"}
 	if c := table.Apply(job.SubmitRecord{Job: id(0), User: "amy", Spec: s, At: start, Tasks: many}, 1, job.Epoch{}); !c.Moved {
-		tb.Fatal("not submitted")
+		tb.Fatal("the job was not submitted")
 	}
 	return table, table.Job(id(0))
 }
@@ -31,7 +31,7 @@ func run(tb testing.TB, table *state.Table, task, n int) {
 	}
 	if !table.Apply(job.AssignRecord{Attempt: a, Node: job.Peer(hosts[task%len(hosts)]), NodeName: "n", Store: "s"}, 2, job.Epoch{Term: 1}).Moved ||
 		!table.Apply(job.ResultRecord{Attempt: a, Exit: exit, At: at.Add(2 * time.Second)}, 3, job.Epoch{Term: 1}).Moved {
-		tb.Fatalf("attempt %v changed nothing", a)
+		tb.Fatalf("attempt %v had no effect", a)
 	}
 }
 
@@ -79,7 +79,7 @@ func BenchmarkRows(b *testing.B) {
 	b.ReportMetric(float64(bytes)/float64(n), "B/save")
 }
 
-// BenchmarkMemory measures the memory of a job of 100,000 tasks, when all wait and when all have run.
+// BenchmarkMemory measures the memory of a job of 100,000 tasks, first while all wait, then after all have run.
 func BenchmarkMemory(b *testing.B) {
 	for b.Loop() {
 		before := heap()
@@ -139,7 +139,7 @@ func BenchmarkOneTask(b *testing.B) {
 		table.Apply(job.ResultRecord{Attempt: a, Exit: exit, At: start}, seq, job.Epoch{Term: 1})
 		take(j)
 		if !table.Apply(job.PurgeRecord{Job: id(0)}, seq, job.Epoch{Term: 1}).Moved {
-			b.Fatal("not purged")
+			b.Fatal("the job was not purged")
 		}
 	}
 }

@@ -1,6 +1,6 @@
 package state_test
 
-// Large job files lie on disk, apart from the other rows.
+// Large job files are on disk, apart from the other rows.
 
 import (
 	"errors"
@@ -40,7 +40,7 @@ func take(t *testing.T, j *state.Job) []job.Row {
 	return rows
 }
 
-func TestLargeJobFileIsOnDiskAlone(t *testing.T) {
+func TestLargeJobFileIsOnDiskOnly(t *testing.T) {
 	spec := largeSpec()
 	j := submitted(t, spec)
 	if j.File.Text() == nil {
@@ -48,20 +48,20 @@ func TestLargeJobFileIsOnDiskAlone(t *testing.T) {
 	}
 	j.File.Drop()
 	if j.File.Text() == nil {
-		t.Fatal("the file was dropped before it was saved")
+		t.Fatal("the file was dropped from memory before it was saved")
 	}
 	disk := statetest.Disk{}
 	disk.Save(take(t, j), nil)
 	j.File.Drop()
 	if j.File.Text() != nil || j.Spec.Script != "" || len(j.Spec.Env)+len(j.Spec.EachLine) > 0 || j.Spec.Constraint != spec.Constraint {
-		t.Errorf("%d bytes of the file and the spec %+.200v are in memory", len(j.File.Text()), j.Spec)
+		t.Errorf("%d bytes of the file and the spec %+.200v are in memory, want neither", len(j.File.Text()), j.Spec)
 	}
 	rows := disk.Rows(j.ID, "", "")
 	if n := len(rows[0].Data); n > 2000 {
 		t.Errorf("the header has %d bytes, want at most 2000", n)
 	}
 	if got, err := state.OpenFile(j.File.Digest(), disk.File(j.ID)); err != nil || !reflect.DeepEqual(got, spec) {
-		t.Errorf("the file on disk is another one (%v)", err)
+		t.Errorf("the file on disk is not the submitted one (%v)", err)
 	}
 	again, err := state.Decode(rows)
 	if err != nil || !reflect.DeepEqual(again.View(0, 9), j.View(0, 9)) || again.File.Size() != j.File.Size() {
@@ -73,12 +73,12 @@ func TestLargeJobFileIsOnDiskAlone(t *testing.T) {
 	whole, err1 := spec.Layout()
 	lean, err2 := again.Spec.Layout()
 	if errors.Join(err1, err2) != nil || !reflect.DeepEqual(whole, lean) {
-		t.Errorf("its tasks are numbered as %+v, not %+v", lean, whole)
+		t.Errorf("the tasks of the lean job are numbered %+v, want %+v", lean, whole)
 	}
 }
 
-// A row that is damaged or missing is no job file.
-func TestDamagedJobFile(t *testing.T) {
+// A damaged or missing row is not a job file.
+func TestDamagedJobFileIsAnError(t *testing.T) {
 	j := submitted(t, largeSpec())
 	text := j.File.Text()
 	damaged := append([]byte{}, text...)
@@ -90,7 +90,7 @@ func TestDamagedJobFile(t *testing.T) {
 	}
 }
 
-// Small job files, as most are, stay in the header.
+// Small job files, the usual case, stay in the header.
 func TestSmallJobFileStaysInMemory(t *testing.T) {
 	s := job.DefaultSpec()
 	s.Script = "#!/bin/sh\n" + strings.Repeat("#", job.MaxBulk-100)
@@ -100,8 +100,8 @@ func TestSmallJobFileStaysInMemory(t *testing.T) {
 	}
 }
 
-// In rows of older versions the header has the whole file. It gets a row of its own.
-func TestJobFileOfOlderVersion(t *testing.T) {
+// In rows of older versions the header contains the whole file. The file gets a row of its own.
+func TestJobFileOfAnOlderVersionGetsItsOwnRow(t *testing.T) {
 	spec := largeSpec()
 	var tasks []job.Task
 	for i := range 3 {
@@ -110,7 +110,7 @@ func TestJobFileOfOlderVersion(t *testing.T) {
 	old := statetest.RowsOf(job.Job{ID: id(1), User: "amy", Spec: spec, Submitted: start, Tasks: tasks})
 	j, err := state.Decode(old)
 	if err != nil || !j.View(0, 1).Lean {
-		t.Fatalf("decoded %v", err)
+		t.Fatalf("decoded: %v, want no error and a lean job", err)
 	}
 	disk := statetest.Disk{}
 	disk.Save(old, nil)
@@ -119,7 +119,7 @@ func TestJobFileOfOlderVersion(t *testing.T) {
 		t.Errorf("the header has %d bytes, want at most 2000", n)
 	}
 	if got, err := state.OpenFile(j.File.Digest(), disk.File(j.ID)); err != nil || !reflect.DeepEqual(got, spec) {
-		t.Errorf("the file on disk is another one (%v)", err)
+		t.Errorf("the file on disk is not the submitted one (%v)", err)
 	}
 	again, err := state.Decode(disk.Rows(j.ID, "", ""))
 	if err != nil || again.Counts() != j.Counts() || again.Len() != 3 {

@@ -10,7 +10,7 @@ import (
 	"github.com/musterhq/muster/scheduler/state"
 )
 
-// gangs returns a table with one job of two gangs of three, whose first gang runs on the hosts a, b and c.
+// gangs returns a table with one job of two gangs of three. Its first gang runs on the hosts a, b and c.
 func gangs(t *testing.T, change func(*job.Spec)) *gangTable {
 	t.Helper()
 	s := job.DefaultSpec()
@@ -36,13 +36,13 @@ func (g *gangTable) do(records ...job.Record) *gangTable {
 	for _, r := range records {
 		g.seq++
 		if c := g.table.Apply(r, g.seq, job.Epoch{Term: 1}); !c.Moved {
-			g.t.Fatalf("%#v changes nothing", r)
+			g.t.Fatalf("%#v has no effect", r)
 		}
 	}
 	return g
 }
 
-// states are those of all tasks, with their endings, reasons and runs.
+// states shows all tasks with their endings, reasons and runs.
 func (g *gangTable) states() string {
 	var out []string
 	j := g.table.Job(id(0))
@@ -73,8 +73,8 @@ func refused(task, n int) job.UnassignRecord {
 	return job.UnassignRecord{Attempt: attempt(task, n), Proof: job.ProofNeverStarted, Detail: "no room", At: start}
 }
 
-// What becomes of a gang of three, by how its members end. The second gang of the job is not touched.
-func TestHowGangsEnd(t *testing.T) {
+// The state of a gang of three after the ends of its members. The second gang of the job is not affected.
+func TestStateOfAGangAfterTheEndsOfItsMembers(t *testing.T) {
 	plain := func(*job.Spec) {}
 	retry := func(s *job.Spec) { s.Retries = 1 }
 	strict := func(s *job.Spec) { s.Requeue = false }
@@ -126,8 +126,8 @@ func TestHowGangsEnd(t *testing.T) {
 	}
 }
 
-// A gang of which one member was preempted was preempted: each member of its next attempt is told so.
-func TestPreemptedGangs(t *testing.T) {
+// If one member of a gang was preempted, each member of its next attempt is told that it was preempted.
+func TestMembersOfAPreemptedGangAreTold(t *testing.T) {
 	for name, c := range map[string]struct {
 		ends []job.Record
 		want bool
@@ -156,7 +156,7 @@ func TestPreemptedGangs(t *testing.T) {
 }
 
 // The end of a job is that of the members that ended by themselves.
-func TestEndsOfGangs(t *testing.T) {
+func TestEndOfAGangIsThatOfMembersThatEndedByThemselves(t *testing.T) {
 	kill := exits(1, 1, 137)
 	kill.Exit.Signal = 9
 	none := job.Ends{Status: job.ExitMuster}
@@ -176,8 +176,8 @@ func TestEndsOfGangs(t *testing.T) {
 	}
 }
 
-// A command about one rank is about the element.
-func TestCommandsWiden(t *testing.T) {
+// A command for one rank is for its whole element.
+func TestCommandForOneRankIsForTheGang(t *testing.T) {
 	plain := func(*job.Spec) {}
 	one := []job.Range{{First: 1, Last: 1}}
 	for _, c := range []struct {
@@ -203,12 +203,12 @@ func TestCommandsWiden(t *testing.T) {
 	}
 	g := gangs(t, plain).do(exits(0, 1, 1))
 	if c := g.table.Apply(job.RequeueRecord{Job: id(0), Failed: true}, 99, job.Epoch{Term: 1}); c.Moved {
-		t.Errorf("a requeue of what has failed moves a gang of which members run: %s", g.states())
+		t.Errorf("a requeue of failed tasks affects a gang with running members: %s", g.states())
 	}
 }
 
-// The members that are told to end are told by whom.
-func TestTheMemberIsNamed(t *testing.T) {
+// The reason of the members that are told to end names the member that caused it.
+func TestReasonNamesTheMemberThatEndedTheGang(t *testing.T) {
 	plain := func(*job.Spec) {}
 	signal := ended(1, 1, job.Failed)
 	signal.Exit.Signal = 9
@@ -231,8 +231,8 @@ func TestTheMemberIsNamed(t *testing.T) {
 	}
 }
 
-// Records that do not fit a gang change nothing.
-func TestRecordsThatDoNotFitAGang(t *testing.T) {
+// Records that do not fit a gang have no effect.
+func TestRecordsThatDoNotFitAGangHaveNoEffect(t *testing.T) {
 	two := assignGang(3, 1)
 	two.Members = two.Members[:2]
 	same := assignGang(3, 1)
@@ -252,12 +252,12 @@ func TestRecordsThatDoNotFitAGang(t *testing.T) {
 		g := gangs(t, func(*job.Spec) {})
 		before := views(g.table)
 		if c := g.table.Apply(r, 99, job.Epoch{Term: 1}); c.Moved || !reflect.DeepEqual(views(g.table), before) {
-			t.Errorf("%s: %s", name, g.states())
+			t.Errorf("%s: the record has an effect: %s", name, g.states())
 		}
 	}
 	g := gangs(t, func(*job.Spec) {}).do(exits(0, 1, 0))
 	if c := g.table.Apply(job.UnassignGangRecord{Attempt: attempt(0, 1), Proof: job.ProofDeclined}, 99, job.Epoch{Term: 1}); c.Moved {
-		t.Errorf("a gang is taken back of which a member has run: %s", g.states())
+		t.Errorf("a gang is unassigned though a member has run: %s", g.states())
 	}
 	g = gangs(t, func(*job.Spec) {}).do(lost(0, 1), exits(1, 1, 1), exits(2, 1, 1))
 	if g.table.Job(id(0)).WouldTakeLate(exits(0, 1, 0)) {
@@ -265,9 +265,9 @@ func TestRecordsThatDoNotFitAGang(t *testing.T) {
 	}
 }
 
-// A job that depends on an array of gangs element by element sees an element when it is settled, and only if all its
-// members have succeeded.
-func TestGangsAsParents(t *testing.T) {
+// A job may depend on an array of gangs element by element. It gets the end of an element when that is settled, and
+// success only if all its members have succeeded.
+func TestArrayOfGangsAsParent(t *testing.T) {
 	for _, nodes := range []int{1, 2} { // of the child
 		g := gangs(t, func(*job.Spec) {})
 		s := job.DefaultSpec()

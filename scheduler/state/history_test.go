@@ -19,7 +19,7 @@ func retried(n int, change func(*job.Spec)) (*state.Table, *state.Job) {
 	return table, table.Apply(job.SubmitRecord{Job: id(0), User: "amy", Spec: s, At: start, Tasks: n}, 1, job.Epoch{}).Job
 }
 
-func TestWhichEndsRunAgain(t *testing.T) {
+func TestEndsThatARetryFollows(t *testing.T) {
 	failed := func(code int) job.Exit { return job.Exit{State: job.Failed, Code: code, Started: true} }
 	on75 := func(s *job.Spec) { s.Retries, s.RetryOn = 1, []int{75, 137} }
 	on124 := func(s *job.Spec) { s.Retries, s.RetryOn = 1, []int{124} }
@@ -57,7 +57,7 @@ func TestWhichEndsRunAgain(t *testing.T) {
 	}
 }
 
-// A task with the checkpoint exit code goes on for ever: it costs no retry, and a failure between does.
+// A task may end with the checkpoint exit code for ever: this costs no retry. A failure in between does.
 func TestCheckpointsCostNoRetry(t *testing.T) {
 	table, j := retried(1, func(s *job.Spec) { s.CheckpointExitCode, s.Retries = 85, 1 })
 	run := func(n, code int) job.State {
@@ -71,7 +71,7 @@ func TestCheckpointsCostNoRetry(t *testing.T) {
 		}
 	}
 	if x := state.Outcomes(j, 0); len(x) != job.MaxOutcomes+1 || x[16].Exit.State != job.Preempted || x[16].Exit.Reason != "it saved its state" || x[16].N != 100 {
-		t.Errorf("outcomes %+v", x)
+		t.Errorf("outcomes %+v, want the last ones, with the checkpoint of attempt 100", x)
 	}
 	if s := run(101, 1); s != job.Pending {
 		t.Errorf("after a failure it is %s, want %v", s, job.Pending)
@@ -84,7 +84,7 @@ func TestCheckpointsCostNoRetry(t *testing.T) {
 	}
 }
 
-// brief returns the outcomes of a task in a few words.
+// brief shows the outcomes of a task in a few words.
 func brief(j *state.Job, index int) string {
 	var words []string
 	for _, o := range state.Outcomes(j, index) {
@@ -93,7 +93,7 @@ func brief(j *state.Job, index int) string {
 	return strings.Join(words, ", ")
 }
 
-func TestOutcomes(t *testing.T) {
+func TestOutcomesOfEachHistory(t *testing.T) {
 	assign := func(n int, host string) job.Record {
 		return job.AssignRecord{Attempt: attempt(0, n), Node: job.Peer(host), NodeName: host}
 	}
@@ -139,7 +139,7 @@ func TestOutcomes(t *testing.T) {
 		table, j := retried(1, func(s *job.Spec) { s.Retries = 1 })
 		for i, r := range tt.records {
 			if !table.Apply(r, uint64(i+2), job.Epoch{Term: 1}).Moved {
-				t.Errorf("%s: record %d changes nothing", name, i)
+				t.Errorf("%s: record %d has no effect", name, i)
 			}
 		}
 		if got := brief(j, 0); got != tt.want {
@@ -148,7 +148,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// A task with one attempt costs nothing for outcomes; a task with many keeps the last ones, fewer in a larger job.
+// A task with one attempt stores no outcomes. A task with many keeps the last ones, fewer in a larger job.
 func TestOutcomesAreBounded(t *testing.T) {
 	for _, tt := range []struct{ tasks, attempts, kept int }{{1, 1, 0}, {1, 2, 1}, {600, 17, 16}, {600, 40, 16}, {100_000, 40, 2}, {job.MaxTasks, 40, 1}} {
 		table, j := retried(tt.tasks, func(s *job.Spec) { s.Retries = job.MaxRetries })
@@ -165,7 +165,7 @@ func TestOutcomesAreBounded(t *testing.T) {
 			x = *v.Tasks[0].Earlier
 		}
 		if len(x.Outcomes) != tt.kept || x.Older+tt.kept != tt.attempts-1 {
-			t.Errorf("%+v: %d are kept, %d are not", tt, len(x.Outcomes), x.Older)
+			t.Errorf("%+v: %d are kept, %d are not, want the numbers of the case", tt, len(x.Outcomes), x.Older)
 		}
 		rows, err := j.TakeRows()
 		if err != nil {
@@ -187,13 +187,13 @@ func TestOutcomesAreBounded(t *testing.T) {
 		d.Save(rows, nil)
 		again, err := state.Decode(d.Rows(id(0), "", ""))
 		if err != nil || !reflect.DeepEqual(state.Outcomes(again, tt.tasks-1), state.Outcomes(j, tt.tasks-1)) {
-			t.Errorf("%+v: from the rows %v, %+v", tt, err, again)
+			t.Errorf("%+v: from the rows %v, %+v, want the same outcomes", tt, err, again)
 		}
 	}
 }
 
 // Rows of outcomes that do not fit the job are refused.
-func TestDamagedOutcomes(t *testing.T) {
+func TestDamagedOutcomesAreRefused(t *testing.T) {
 	table, j := retried(1, func(s *job.Spec) { s.Retries = 1 })
 	for i, r := range []job.Record{job.AssignRecord{Attempt: attempt(0, 1), Node: "a"}, ended(0, 1, job.Failed), job.AssignRecord{Attempt: attempt(0, 2), Node: "b"}} {
 		table.Apply(r, uint64(i+2), job.Epoch{Term: 1})
@@ -215,13 +215,13 @@ func TestDamagedOutcomes(t *testing.T) {
 	} {
 		d[id(0)][part] = []byte(data)
 		if _, err := state.Decode(d.Rows(id(0), "", "")); err == nil {
-			t.Errorf("%s: no error", name)
+			t.Errorf("%s: accepted", name)
 		}
 	}
 }
 
 // A task that saved its state and asks to run again was not preempted.
-func TestPreempted(t *testing.T) {
+func TestOnlyPreemptedTasksAreToldSo(t *testing.T) {
 	for name, tt := range map[string]struct {
 		exit job.Exit
 		want bool
@@ -236,7 +236,7 @@ func TestPreempted(t *testing.T) {
 			job.AssignRecord{Attempt: attempt(0, 1)}, job.ResultRecord{Attempt: attempt(0, 1), Exit: tt.exit, At: start}, job.AssignRecord{Attempt: attempt(0, 2)},
 		} {
 			if got := state.Preempted(j, 0); i == 0 && got || i == 2 && got != tt.want {
-				t.Errorf("%s: before record %d: %v", name, i, got)
+				t.Errorf("%s: before record %d: preempted is %v", name, i, got)
 			}
 			table.Apply(r, uint64(i+2), job.Epoch{Term: 1})
 		}

@@ -20,11 +20,11 @@ var start = time.Unix(1_700_000_000, 123)
 
 func id(n int) job.ID { return job.NewID(group, uint64(n+1)) }
 
-// gangSize is the size of the gangs of the job 3. They do not end where chunks do.
+// gangSize is the size of the gangs of job 3. It does not divide the size of a chunk.
 const gangSize = 3
 
-// anyRecord draws a record about one of four jobs: with one task, with two, with several chunks of tasks, and with gangs
-// in several chunks. Its times have no monotonic part, like times that are read from disk.
+// anyRecord draws a record about one of four jobs: with one task, with two, with several chunks of tasks, and with
+// gangs in several chunks. Its times have no monotonic part, like times that are read from disk.
 func anyRecord(t *rapid.T, table *state.Table) job.Record {
 	n := rapid.SampledFrom([]int{0, 1, 2, 3, 3, 3}).Draw(t, "job")
 	at := start.Add(time.Duration(rapid.IntRange(0, 1e6).Draw(t, "at")) * time.Millisecond)
@@ -54,7 +54,7 @@ func anyRecord(t *rapid.T, table *state.Table) job.Record {
 			return anyGangRecord(t, a, text.Draw(t, "detail"), at)
 		}
 		host := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "host")
-		boot := rapid.SampledFrom([]string{"", "b1", "b2"}).Draw(t, "boot") // a host that was booted anew has another row
+		boot := rapid.SampledFrom([]string{"", "b1", "b2"}).Draw(t, "boot") // a host that has rebooted has another row
 		return job.AssignRecord{Attempt: a, Node: job.Peer(host), NodeName: host, Store: "s" + host, Fencing: job.Fencing{Certain: boot == "b1", Boot: boot}, At: rapid.SampledFrom([]time.Time{{}, at}).Draw(t, "placed")}
 	case 4:
 		proof := rapid.SampledFrom([]job.Proof{job.ProofDeclined, job.ProofDead, job.ProofExpired, job.ProofNeverStarted}).Draw(t, "proof")
@@ -92,8 +92,8 @@ func anyGangRecord(t *rapid.T, a job.Attempt, detail string, at time.Time) job.R
 	return r
 }
 
-// checkGangs checks that the members of a gang wait together, are assigned together and on different hosts, have the same
-// attempt, and are told to end by others only while some are assigned.
+// checkGangs checks that the members of a gang wait together, are assigned together and on different hosts, have the
+// same attempt, and are told to end by others only while some are assigned.
 func checkGangs(t *rapid.T, v *job.Job) {
 	for i := 0; v.Spec.Nodes > 1 && i < len(v.Tasks); i += gangSize {
 		gang := v.Tasks[i : i+gangSize]
@@ -106,18 +106,18 @@ func checkGangs(t *rapid.T, v *job.Job) {
 				assigned++
 			}
 			if x.State != job.Reserved && x.Assigned || x.State == job.Reserved && !x.Assigned || x.Attempt != gang[0].Attempt || x.Runs != gang[0].Runs {
-				t.Fatalf("rank %d of %+v", k, gang)
+				t.Fatalf("rank %d of %+v does not agree with the others", k, gang)
 			}
 			if k > 0 && x.Attempt > 0 && x.Node == gang[0].Node {
 				t.Fatalf("two members on %s", x.Node)
 			}
 		}
 		if waits > 0 && (waits < gangSize || assigned > 0 || gang[0].State != gang[2].State) {
-			t.Fatalf("a gang waits in part: %+v", gang)
+			t.Fatalf("only a part of a gang waits: %+v", gang)
 		}
 		for _, x := range gang {
 			if assigned == 0 && x.Ending != job.NotEnding || x.Ending == job.EndsGang && v.Spec.KeepOnBadExit {
-				t.Fatalf("a member that nobody ends any more is to end: %+v", gang)
+				t.Fatalf("a member is to end though no other member is assigned: %+v", gang)
 			}
 		}
 	}
@@ -145,8 +145,8 @@ func load(t interface{ Fatal(...any) }, d statetest.Disk) *state.Table {
 	return table
 }
 
-// After every record, two tables that apply the same records have the same jobs, and so has a table that is decoded
-// from the rows.
+// Two tables that apply the same records have the same jobs after each record, and so does a table that is decoded from
+// the rows.
 func TestRecordsAndRowsAgree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		owner, follower, rows := state.NewTable(group), state.NewTable(group), statetest.Disk{}
@@ -193,19 +193,19 @@ func TestRecordsAndRowsAgree(t *testing.T) {
 	})
 }
 
-// checkOutcomes checks that the outcomes of a job's tasks are in the order of their attempts, have final states and
+// checkOutcomes checks that the outcomes of a job's tasks are in the order of their attempts, have final states, and
 // include the newest attempt if it runs or has ended the task.
 func checkOutcomes(t *rapid.T, v *job.Job) {
 	for _, x := range v.Tasks {
 		all, last := x.Outcomes(), 0
 		for i, o := range all {
 			if o.N <= last || o.N > x.Attempt || o.Exit.State == "" || o.Exit.State.Ended() == (x.Assigned && i == len(all)-1) {
-				t.Fatalf("the outcomes of %+v are %+v", x, all)
+				t.Fatalf("the outcomes of %+v are not in order: %+v", x, all)
 			}
 			last = o.N
 		}
 		if x.Earlier != nil && len(x.Earlier.Outcomes) > job.MaxOutcomes || x.Exit != nil && x.State.Ended() && last != x.Attempt {
-			t.Fatalf("the outcomes of %+v are %+v", x, all)
+			t.Fatalf("the outcomes of %+v are too many, or lack the last: %+v", x, all)
 		}
 	}
 }
@@ -220,7 +220,7 @@ func ExampleTable() {
 	// Output: RESERVED 3 n1
 }
 
-// FuzzDecode checks that Decode never panics, and that all tasks of a job that it returns can be read.
+// FuzzDecode checks that Decode never panics, and that all tasks of a decoded job can be read.
 func FuzzDecode(f *testing.F) {
 	table := state.NewTable(group)
 	spec := job.DefaultSpec()
@@ -263,7 +263,7 @@ func FuzzDecode(f *testing.F) {
 }
 
 // One record about a job of a million tasks changes only the rows of one task and of its chunk.
-func TestOneRecordSavesLittle(t *testing.T) {
+func TestOneRecordChangesFewRows(t *testing.T) {
 	table := state.NewTable(group)
 	s := job.DefaultSpec()
 	s.Script = strings.Repeat("#", 100_000) // the spec is saved once
@@ -298,7 +298,7 @@ func TestOneRecordSavesLittle(t *testing.T) {
 
 // DropTails frees the tails of a job of several tasks, and AddTails restores them from disk. The tail of an older
 // attempt is not restored if a newer attempt has ended without one.
-func TestTailsLeaveMemory(t *testing.T) {
+func TestTailsAreDroppedAndRestored(t *testing.T) {
 	table, d := state.NewTable(group), statetest.Disk{}
 	table.Apply(job.SubmitRecord{Job: id(0), Spec: job.Spec{Retries: 1}, At: start, Tasks: 2}, 1, job.Epoch{})
 	j := table.Job(id(0))
@@ -333,7 +333,7 @@ func apply(t *testing.T, n int, records ...job.Record) *state.Job {
 	table.Apply(job.SubmitRecord{Job: id(0), Spec: job.DefaultSpec(), Tasks: n}, 1, job.Epoch{})
 	for i, r := range records {
 		if c := table.Apply(r, uint64(i+2), job.Epoch{Term: 1}); !c.Moved {
-			t.Fatalf("record %d, %#v, changes nothing", i, r)
+			t.Fatalf("record %d, %#v, has no effect", i, r)
 		}
 	}
 	return table.Job(id(0))
@@ -345,7 +345,8 @@ func ended(task, n int, s job.State) job.ResultRecord {
 	return job.ResultRecord{Attempt: attempt(task, n), Exit: job.Exit{State: s, Started: true}, At: start}
 }
 
-// A cancel of some tasks ends those that wait at once, and those that run when their hosts confirm it. The others go on.
+// A cancel of some tasks ends the waiting ones at once, and the running ones when their hosts confirm it. The others go
+// on.
 func TestCancelOfSomeTasks(t *testing.T) {
 	some := []job.Range{{First: 1, Last: 300}}
 	j := apply(t, 600, job.AssignRecord{Attempt: attempt(0, 1)}, job.AssignRecord{Attempt: attempt(5, 1)}, job.CancelRecord{Job: id(0), Tasks: some, Reason: "enough", At: start})
@@ -357,23 +358,23 @@ func TestCancelOfSomeTasks(t *testing.T) {
 	}
 	j = apply(t, 600, job.AssignRecord{Attempt: attempt(5, 1)}, job.CancelRecord{Job: id(0), Tasks: some, Reason: "enough", At: start}, ended(5, 1, job.Failed))
 	if x := j.Task(5); x.State != job.Cancelled || x.Reason.Detail != "enough" || j.Ending(5) != job.NotEnding {
-		t.Errorf("task 5 is %s, %s", x.State, x.Reason)
+		t.Errorf("task 5 is %s, %s, want CANCELLED with the reason \"enough\", and not ending", x.State, x.Reason)
 	}
 }
 
-// A requeue runs again what has ended; what runs is told to end and runs again then. A result that is repeated after
-// that does not count.
-func TestRequeue(t *testing.T) {
+// A requeue runs ended tasks again. Running tasks are told to end, and run again then. A repeated result does not count
+// afterwards.
+func TestRequeueRunsEndedTasksAgain(t *testing.T) {
 	all := job.RequeueRecord{Job: id(0), Reason: "again", At: start}
 	j := apply(t, 3, job.AssignRecord{Attempt: attempt(0, 1)}, ended(0, 1, job.Succeeded), job.AssignRecord{Attempt: attempt(1, 1)}, all)
 	if x := j.Task(0); x.State != job.Pending || x.Settled != 1 || x.Runs != 0 {
 		t.Errorf("task 0: %+v, want State %v, Settled 1 and Runs 0", x, job.Pending)
 	}
 	if j.WouldTakeLate(ended(0, 1, job.Succeeded)) {
-		t.Error("the result of before counts again")
+		t.Error("the result of the earlier attempt counts again")
 	}
 	if j.Ending(1) != job.EndsRequeued || j.Task(2).State != job.Pending {
-		t.Errorf("task 1 ends: %d", j.Ending(1))
+		t.Errorf("task 1 ends: %d, want it requeued, and task 2 pending", j.Ending(1))
 	}
 	j = apply(t, 3, job.AssignRecord{Attempt: attempt(1, 1)}, all, ended(1, 1, job.Cancelled), job.AssignRecord{Attempt: attempt(1, 2)})
 	if x := j.Task(1); x.State != job.Reserved || x.Attempt != 2 {
@@ -381,8 +382,8 @@ func TestRequeue(t *testing.T) {
 	}
 }
 
-// A job that is requeued after its end ages anew, also as its rows tell. One that runs keeps its age.
-func TestRequeueAgesAnew(t *testing.T) {
+// A job that is requeued after its end gets a new age, also in its rows. A running job keeps its age.
+func TestRequeuedJobGetsANewAge(t *testing.T) {
 	at := start.Add(time.Hour)
 	again := job.RequeueRecord{Job: id(0), At: at}
 	for _, over := range []bool{false, true} {
@@ -403,25 +404,25 @@ func TestRequeueAgesAnew(t *testing.T) {
 		}
 		for _, j := range []*state.Job{j, read} {
 			if j.Queued.Equal(at) != over || (j.Seq == uint64(len(records)+1)) != over {
-				t.Errorf("ended %v: queued at %s, by record %d", over, j.Queued, j.Seq)
+				t.Errorf("ended: %v: queued at %s, by record %d, want new ones only if the job had ended", over, j.Queued, j.Seq)
 			}
 		}
 	}
 }
 
-func TestRequeueOfFailedTasks(t *testing.T) {
+func TestRequeueOfFailedTasksLeavesTheOthers(t *testing.T) {
 	failed := job.RequeueRecord{Job: id(0), Failed: true, At: start}
 	j := apply(t, 4, job.AssignRecord{Attempt: attempt(0, 1)}, ended(0, 1, job.Succeeded), job.AssignRecord{Attempt: attempt(1, 1)},
 		ended(1, 1, job.Failed), job.AssignRecord{Attempt: attempt(2, 1)}, failed)
 	for i, want := range []job.State{job.Succeeded, job.Pending, job.Reserved, job.Pending} {
 		if x := j.Task(i); x.State != want || x.Ending != job.NotEnding {
-			t.Errorf("task %d is %s", i, x.State)
+			t.Errorf("task %d is %s, want the state of the case, and not ending", i, x.State)
 		}
 	}
 }
 
-// A cancelled job can be requeued in part: the tasks that still run end as cancelled, unless they are requeued.
-func TestRequeueAfterCancel(t *testing.T) {
+// A cancelled job can be requeued in part. The tasks that still run end as cancelled, unless they are requeued.
+func TestCancelledJobIsRequeuedInPart(t *testing.T) {
 	j := apply(t, 3, job.AssignRecord{Attempt: attempt(0, 1)}, job.AssignRecord{Attempt: attempt(1, 1)}, job.CancelRecord{Job: id(0), Reason: "stop", At: start},
 		job.RequeueRecord{Job: id(0), Tasks: []job.Range{{First: 1, Last: 2}}, At: start}, ended(0, 1, job.Cancelled), ended(1, 1, job.Cancelled))
 	for i, want := range []job.State{job.Cancelled, job.Pending, job.Pending} {
@@ -431,8 +432,9 @@ func TestRequeueAfterCancel(t *testing.T) {
 	}
 }
 
-// What a cancellation does to running tasks tells nothing of the tasks that failed before: their code is that of the job.
-func TestCodeOfAFailedJob(t *testing.T) {
+// A cancel that ends running tasks does not change the exit code of the job, which is that of the tasks that failed
+// before.
+func TestExitCodeOfAJobIsThatOfItsFailedTasks(t *testing.T) {
 	exit := func(task int, s job.State, code, signal int) job.ResultRecord {
 		return job.ResultRecord{Attempt: attempt(task, 1), At: start, Exit: job.Exit{State: s, Started: true, Code: code, Signal: signal, Ended: start}}
 	}
@@ -460,8 +462,8 @@ func TestCodeOfAFailedJob(t *testing.T) {
 	}
 }
 
-// A host that reports many different exit codes makes the sum of the ends no larger.
-func TestCodesOfALiar(t *testing.T) {
+// A host that reports many different exit codes does not make the summary of the ends larger.
+func TestManyExitCodesDoNotMakeAJobLarge(t *testing.T) {
 	table := state.NewTable(group)
 	j := table.Apply(job.SubmitRecord{Job: id(0), Spec: job.DefaultSpec(), Tasks: 2000}, 1, job.Epoch{}).Job
 	for i := range 2000 {

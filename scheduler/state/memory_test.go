@@ -17,7 +17,7 @@ import (
 	"github.com/musterhq/muster/scheduler/state/statetest"
 )
 
-// scattered returns each n-th task of a job of many tasks, in lists that one record may have.
+// scattered returns each n-th task of a job of many tasks, in lists that fit in one record.
 func scattered(n int) (lists [][]job.Range) {
 	var list []job.Range
 	for i := 0; i < many; i += n {
@@ -90,8 +90,7 @@ func patterns() []pattern {
 	}
 }
 
-// What a user can do to an array costs little memory for each task, and after a restart as much as before. Memory tells
-// it.
+// Whatever a user does to an array costs little memory for each task, and as much after a restart. Memory reports it.
 func TestMemoryOfPatterns(t *testing.T) {
 	for _, p := range patterns() {
 		t.Run(p.name, func(t *testing.T) {
@@ -100,7 +99,7 @@ func TestMemoryOfPatterns(t *testing.T) {
 			apply := func(r job.Record) {
 				seq++
 				if c := table.Apply(r, seq, job.Epoch{Term: 1}); c.Job == nil || !c.Moved {
-					t.Fatalf("%#v changes nothing", r)
+					t.Fatalf("%#v has no effect", r)
 				}
 			}
 			apply(job.SubmitRecord{Job: id(0), User: "amy", Spec: job.DefaultSpec(), At: start, Tasks: many})
@@ -126,21 +125,21 @@ func TestMemoryOfPatterns(t *testing.T) {
 			held, again, toldAgain := (both-without)/many, (heap()-without)/many, float64(state.Memory(read))/many
 			runtime.KeepAlive(rows)
 			runtime.KeepAlive(read)
-			t.Logf("%.2f bytes of memory for each task (told: %.2f), %.2f after a restart (told: %.2f), %.2f bytes on disk", held, told, again, toldAgain, size)
+			t.Logf("%.2f bytes of memory for each task (reported: %.2f), %.2f after a restart (reported: %.2f), %.2f bytes on disk", held, told, again, toldAgain, size)
 			if held > p.most || again > p.most || size > p.disk {
 				t.Errorf("want at most %v of memory and %v on disk", p.most, p.disk)
 			}
 			const slack = 0.3 // garbage of other tests, and free slots
 			if told < 0.6*held-slack || told > 1.5*held+slack || toldAgain < 0.6*again-slack || toldAgain > 1.5*told+slack {
-				t.Error("Memory tells something else")
+				t.Error("Memory reports another value than what was measured")
 			}
 		})
 	}
 }
 
-// Rows of the version before, with a cell and a note of each task of a chunk that was touched, are read, cost as little
-// memory as those of this one, and are replaced with the next change.
-func TestRowsOfTouchedArraysOfTheVersionBefore(t *testing.T) {
+// Rows of the version before have a cell and a note for each touched task of a chunk. They are read, cost as little
+// memory as those of this version, and are replaced with the next change.
+func TestRowsOfTheVersionBeforeAreReadAndReplaced(t *testing.T) {
 	for _, n := range []int{1, 10, 600} {
 		rows, touched := touchedBefore(t, n)
 		check := func(what string, again int) *state.Job {
@@ -154,7 +153,7 @@ func TestRowsOfTouchedArraysOfTheVersionBefore(t *testing.T) {
 			}
 			for _, i := range touched[again:] {
 				if x := j.Task(i); x.State != job.Cancelled || x.Reason.Detail != "enough" || !x.Ended.Equal(start) || !x.Closed.Equal(start) {
-					t.Errorf("%s: task %d: %+v", what, i, x)
+					t.Errorf("%s: task %d: %+v, want CANCELLED at the start with the reason \"enough\"", what, i, x)
 				}
 			}
 			if m := state.Memory(j); m > 5000 {
@@ -183,8 +182,8 @@ func TestRowsOfTouchedArraysOfTheVersionBefore(t *testing.T) {
 	}
 }
 
-// touchedBefore returns the rows of a job of n tasks of which the last of each chunk was cancelled, as the version before
-// wrote them.
+// touchedBefore returns the rows of a job of n tasks, of which the last of each chunk was cancelled, as the version
+// before wrote them.
 func touchedBefore(t *testing.T, n int) (rows statetest.Disk, touched []int) {
 	rows = statetest.Disk{}
 	first, err := state.NewTable(group).Apply(job.SubmitRecord{Job: id(0), User: "amy", Spec: job.DefaultSpec(), At: start, Tasks: n}, 1, job.Epoch{}).Job.TakeRows()
@@ -217,8 +216,8 @@ func marshal(t *testing.T, m proto.Message) []byte {
 	return data
 }
 
-// A job tells the acts on tasks that never ran apart only up to a bound. Beyond it a task still has its own state.
-func TestTooManyActs(t *testing.T) {
+// A job distinguishes the acts on tasks that never ran only up to a bound. Beyond it a task still has its own state.
+func TestActsOnTasksAreBounded(t *testing.T) {
 	var records []job.Record
 	for i := range 100 {
 		records = append(records, job.CancelRecord{Job: id(0), Tasks: []job.Range{{First: i, Last: i}}, Reason: fmt.Sprint("act ", i), At: start.Add(time.Duration(i))})

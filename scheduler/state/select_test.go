@@ -16,9 +16,9 @@ func selected(j *state.Job, ranges []job.Range, states []job.State) (out []int) 
 	return out
 }
 
-// However the tasks of a job were changed, and also after its rows were read again, it finds the tasks in a state that
-// a look at each of them would find.
-func TestSelection(t *testing.T) {
+// However the tasks of a job were changed, and also after a restart from its rows, it finds the tasks in a state that a
+// loop over all of them finds.
+func TestSelectionEqualsALoopOverAllTasks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		table := state.NewTable(group)
 		for seq := range uint64(rapid.IntRange(1, 40).Draw(t, "records")) {
@@ -75,7 +75,7 @@ func checkSelection(t *rapid.T, j *state.Job, ranges []job.Range, states []job.S
 	}
 }
 
-// The next pending task of a large job is found chunk by chunk.
+// BenchmarkNextPendingMillion finds the next pending task of a large job chunk by chunk.
 func BenchmarkNextPendingMillion(b *testing.B) {
 	table := state.NewTable(group)
 	table.Apply(job.SubmitRecord{Job: id(0), Spec: job.DefaultSpec(), Tasks: job.MaxTasks}, 1, job.Epoch{})
@@ -83,7 +83,7 @@ func BenchmarkNextPendingMillion(b *testing.B) {
 	j := table.Job(id(0))
 	for b.Loop() {
 		if j.NextPending(0) != job.MaxTasks-1 {
-			b.Fatal("another task")
+			b.Fatal("found another task than the last")
 		}
 	}
 }

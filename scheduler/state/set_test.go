@@ -10,7 +10,7 @@ import (
 )
 
 // A set holds what a map holds.
-func TestSet(t *testing.T) {
+func TestSetEqualsAMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var s state.Set
 		want := map[int]bool{}
@@ -30,7 +30,7 @@ func TestSet(t *testing.T) {
 			n := 0
 			for k, more := s.Next(0); more; k, more = s.Next(k + 1) {
 				if n++; !want[k] || !s.Has(k) {
-					t.Fatalf("%d is in the set", k)
+					t.Fatalf("%d is visited but not in the set, or not in the map", k)
 				}
 			}
 			if n != len(want) || s.Len() != n {
@@ -40,8 +40,8 @@ func TestSet(t *testing.T) {
 	})
 }
 
-// A record about a parent changes something exactly if Learns says so.
-func TestLearns(t *testing.T) {
+// A record about a parent has an effect exactly if Learns says so.
+func TestLearnsPredictsTheEffectOfARecord(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := newFamily(t)
 		f.submit(0, "0-199", rapid.Bool().Draw(t, "kill"), "aftercorr:x")
@@ -59,13 +59,13 @@ func TestLearns(t *testing.T) {
 			r := job.ParentRecord{Parent: other, State: rapid.SampledFrom([]job.State{job.Pending, job.Running, job.Failed, job.Succeeded}).Draw(t, "state"), At: start}
 			r.Started = r.State != job.Pending
 			r.Tasks = job.TaskStates{Succeeded: ranges.Draw(t, "succeeded"), Failed: ranges.Draw(t, "failed"), Open: ranges.Draw(t, "open")}
-			overlaps := r.Tasks.Len() > 1 // what one list says another one may take back
+			overlaps := r.Tasks.Len() > 1 // one list may take back what another says
 			learns := f.table.Parents.Learns(r)
 			if f.apply(r); f.last.Moved != learns && (!overlaps || !learns) {
-				t.Fatalf("%+v: Learns is %v, Moved is %v", r, learns, f.last.Moved)
+				t.Fatalf("%+v: Learns is %v, but Moved is %v", r, learns, f.last.Moved)
 			}
 			if f.apply(r); f.last.Moved && !overlaps {
-				t.Fatalf("%+v: it changes something twice", r)
+				t.Fatalf("%+v: the second time it still has an effect", r)
 			}
 		}
 	})

@@ -43,7 +43,7 @@ func (f *family) apply(r job.Record) *family {
 	return f
 }
 
-// submit submits job n. The names in the dependencies are those of id, such as afterok:0; x is other.
+// submit submits job n. The names in the dependencies are the arguments of id, as in afterok:0; x means other.
 func (f *family) submit(n int, array string, kill bool, dependencies ...string) *state.Job {
 	s := job.DefaultSpec()
 	s.Command, s.Array, s.KillOnInvalidDep = []string{"true"}, array, kill
@@ -84,8 +84,8 @@ func waits(j *state.Job) string {
 	return text
 }
 
-// A job waits for another one as Slurm has it, whether it was submitted before the other one ended or after that.
-func TestConditions(t *testing.T) {
+// A job waits for another job like in Slurm, whether it was submitted before or after the end of that one.
+func TestEachConditionOfADependency(t *testing.T) {
 	for _, c := range []struct {
 		when, succeeded, failed, cancelled string
 	}{
@@ -110,7 +110,7 @@ func TestConditions(t *testing.T) {
 				f.cancel(0)
 			}
 			if len(f.last.Others) != 1 || f.last.Others[0].Job != before || !f.last.Others[0].All {
-				t.Errorf("%s of a job that %s: changed %+v", c.when, how, f.last.Others)
+				t.Errorf("%s of a job that %s: changed %+v, want the whole job that waits", c.when, how, f.last.Others)
 			}
 			after := f.submit(2, "", false, c.when+":0")
 			if waits(before) != want || waits(after) != want {
@@ -120,8 +120,8 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// All dependencies must be met, or any if they are separated by question marks.
-func TestAllAndAny(t *testing.T) {
+// All dependencies must be met, or any of them if they are separated by question marks.
+func TestAllOrAnyDependenciesMustBeMet(t *testing.T) {
 	f := newFamily(t)
 	f.submit(0, "", false)
 	f.submit(1, "", false)
@@ -144,8 +144,8 @@ func TestAllAndAny(t *testing.T) {
 	}
 }
 
-// A requeue of the parent changes nothing for a job whose dependency was met, and all others wait again.
-func TestRequeueOfTheParent(t *testing.T) {
+// A requeue of the parent changes nothing for a job whose dependency was met. All others wait again.
+func TestRequeueOfTheParentKeepsMetDependencies(t *testing.T) {
 	f := newFamily(t)
 	f.submit(0, "", false)
 	ok, bad := f.submit(1, "", false, "afterok:0"), f.submit(2, "", false, "afternotok:0")
@@ -168,7 +168,7 @@ func TestRequeueOfTheParent(t *testing.T) {
 }
 
 // A task that ended with NODE_FAIL may turn out to have succeeded.
-func TestLateSuccessOfTheParent(t *testing.T) {
+func TestLateSuccessOfTheParentMeetsADependency(t *testing.T) {
 	f := newFamily(t)
 	s := job.DefaultSpec()
 	s.Requeue = false
@@ -184,8 +184,8 @@ func TestLateSuccessOfTheParent(t *testing.T) {
 	}
 }
 
-// A job with kill_on_invalid_dep is cancelled by the record that ends its parent, and so are those after it.
-func TestKillOnInvalidDependency(t *testing.T) {
+// A job with kill_on_invalid_dep is cancelled by the record that ends its parent, and so are those that depend on it.
+func TestJobWithAnInvalidDependencyIsCancelled(t *testing.T) {
 	f := newFamily(t)
 	f.submit(0, "", false)
 	f.submit(1, "", true, "afterok:0")
@@ -210,7 +210,7 @@ func TestKillOnInvalidDependency(t *testing.T) {
 		t.Errorf("the reason is %q, want Detail %v and Word %v", why, want, state.ReasonCancelled)
 	}
 	if at := diamond.ClosedAt(); !at.Equal(f.at) {
-		t.Errorf("it ended at %s", at)
+		t.Errorf("it ended at %s, want the time of the record", at)
 	}
 	late := f.submit(6, "", true, "afterok:5")
 	if late.State() != job.Cancelled {
@@ -225,8 +225,8 @@ func TestKillOnInvalidDependency(t *testing.T) {
 	}
 }
 
-// A chain of 10,000 jobs ends with its first one.
-func TestChainIsCancelled(t *testing.T) {
+// A chain of 10,000 jobs ends with its first job.
+func TestChainIsCancelledWithItsFirstJob(t *testing.T) {
 	f := newFamily(t)
 	s := job.DefaultSpec()
 	for n := range 10_000 {
@@ -237,27 +237,27 @@ func TestChainIsCancelled(t *testing.T) {
 	}
 	f.cancel(0)
 	if len(f.last.Others) != 9_999 || f.table.Parents.Links() != 0 || len(f.table.Parents.All()) != 0 {
-		t.Errorf("%d jobs have changed, %d dependencies are waited for", len(f.last.Others), f.table.Parents.Links())
+		t.Errorf("%d jobs have changed, %d dependencies are waited for, want 9999 and none", len(f.last.Others), f.table.Parents.Links())
 	}
 }
 
 // Each element of an array waits for the same element of the other.
-func TestCorresponding(t *testing.T) {
+func TestElementsWaitForTheSameElement(t *testing.T) {
 	f := newFamily(t)
 	f.submit(0, "10-14", false)
 	j := f.submit(1, "8-14:2", false, "aftercorr:0") // 8 10 12 14
 	if waits(j) != "Nwww" {
 		t.Fatalf(`at first: %s, want "Nwww"`, waits(j))
 	}
-	f.end(0, 2, job.Succeeded) // 12
+	f.end(0, 2, job.Succeeded) // ends 12
 	if waits(j) != "Nw-w" || len(f.last.Others) != 1 || !reflect.DeepEqual(f.last.Others[0].Freed, []job.Range{{First: 2, Last: 2}}) {
 		t.Errorf(`after 12: %s, changed %+v, want "Nw-w", 1 of them and [0].Freed %v`, waits(j), f.last.Others, []job.Range{{First: 2, Last: 2}})
 	}
-	f.end(0, 1, job.Succeeded) // 11 has no counterpart
+	f.end(0, 1, job.Succeeded) // ends 11, which has no counterpart
 	if len(f.last.Others) != 0 {
 		t.Errorf("after 11: %+v, want none", f.last.Others)
 	}
-	f.end(0, 0, job.Failed) // 10
+	f.end(0, 0, job.Failed) // ends 10
 	if waits(j) != "NN-w" {
 		t.Errorf(`after 10: %s, want "NN-w"`, waits(j))
 	}
@@ -284,8 +284,8 @@ func TestCorresponding(t *testing.T) {
 	}
 }
 
-// Each number is in one of the lists, also those that the array does not have.
-func TestTaskStates(t *testing.T) {
+// Each number is in one of the lists, including numbers that the array does not have.
+func TestTaskStatesListEachNumberOnce(t *testing.T) {
 	f := newFamily(t)
 	j := f.submit(0, "2-6:2,9-11", false) // 2 4 6 9 10 11
 	f.end(0, 1, job.Failed).end(0, 3, job.Succeeded).end(0, 4, job.Succeeded)
@@ -299,8 +299,8 @@ func TestTaskStates(t *testing.T) {
 	}
 }
 
-// The delay counts from the start; of several the last counts, or of any the first.
-func TestDelayAfterTheStart(t *testing.T) {
+// The delay counts from the start: the last one of all dependencies, or the first one of any.
+func TestDelayCountsFromTheStartOfTheParent(t *testing.T) {
 	f := newFamily(t)
 	f.submit(0, "", false)
 	f.submit(1, "", false)
@@ -313,12 +313,12 @@ func TestDelayAfterTheStart(t *testing.T) {
 	}
 	began(0, 3*time.Minute)
 	if waits(all) != "w" || waits(some) != "-" || !some.Waits.DueAt().Equal(f.at.Add(7*time.Minute)) {
-		t.Errorf("one has started: %s, %s at %s", waits(all), waits(some), some.Waits.DueAt())
+		t.Errorf("one has started: %s, %s at %s, want w, - and 7 minutes after the first start", waits(all), waits(some), some.Waits.DueAt())
 	}
 	f.at = f.at.Add(time.Hour)
 	began(1, -time.Hour) // a clock that is ahead
 	if waits(all) != "-" || !all.Waits.DueAt().Equal(f.at.Add(time.Minute)) {
-		t.Errorf("both have started: %s at %s", waits(all), all.Waits.DueAt())
+		t.Errorf("both have started: %s at %s, want - a minute after that", waits(all), all.Waits.DueAt())
 	}
 	for n, d := range all.Waits.List() {
 		if due := f.at.Add([]time.Duration{-53 * time.Minute, time.Minute}[n]); d.Outcome != job.DependencyMet || d.Detail != "the delay ends at "+due.UTC().Format(time.RFC3339) {
@@ -330,20 +330,20 @@ func TestDelayAfterTheStart(t *testing.T) {
 	}
 }
 
-// Of a job of another owner the table knows what was recorded, and nothing else.
-func TestParentOfAnotherOwner(t *testing.T) {
+// Of a job of another owner the table knows only what was recorded.
+func TestParentOfAnotherOwnerIsAsRecorded(t *testing.T) {
 	f := newFamily(t)
 	ok, anyhow := f.submit(0, "", false, "afterok:x"), f.submit(1, "", false, "afterany:x")
 	told := func(r job.ParentRecord) bool {
 		r.Parent, r.At = other, f.at
 		learns := f.table.Parents.Learns(r)
 		if f.apply(r); f.last.Moved != learns {
-			t.Errorf("%+v: Learns is %v, and it changed something: %v", r, learns, f.last.Moved)
+			t.Errorf("%+v: Learns is %v, but the record had an effect: %v", r, learns, f.last.Moved)
 		}
 		return learns
 	}
 	if !f.table.Parents.Awaited(other).Ask || told(job.ParentRecord{State: job.Running, Started: true}) {
-		t.Errorf("while it runs: %s %s", waits(ok), waits(anyhow))
+		t.Errorf("while it runs: %s %s, want its owner asked once", waits(ok), waits(anyhow))
 	}
 	told(job.ParentRecord{State: job.Failed, Started: true})
 	if waits(ok) != "N" || waits(anyhow) != "-" {
@@ -357,7 +357,7 @@ func TestParentOfAnotherOwner(t *testing.T) {
 	f.submit(3, "0-3", false, "aftercorr:x")
 	told(job.ParentRecord{})
 	if waits(ok) != "N" || waits(f.table.Job(id(2))) != "N" || waits(f.table.Job(id(3))) != "NNNN" || f.table.Parents.Awaited(other).Ask {
-		t.Errorf("after it was deleted: %s, it is asked for: %v", waits(ok), f.table.Parents.Awaited(other).Ask)
+		t.Errorf("after it was deleted: %s, its owner is asked: %v, want N everywhere and false", waits(ok), f.table.Parents.Awaited(other).Ask)
 	}
 	for _, j := range []*state.Job{ok, f.table.Job(id(3))} {
 		if why := j.Waits.NeverWhy(0); !strings.Contains(why, "deleted") {
@@ -369,7 +369,7 @@ func TestParentOfAnotherOwner(t *testing.T) {
 	}
 }
 
-// cpuTime returns how long this goroutine's thread has computed. Other work of the machine is not in it. The goroutine stays
+// cpuTime returns the CPU time of this goroutine's thread. Other work of the machine is not in it. The goroutine stays
 // on its thread until the end of the test.
 func cpuTime(t *testing.T) time.Duration {
 	t.Helper()
@@ -381,8 +381,8 @@ func cpuTime(t *testing.T) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// Waiting dependencies take little memory, and 10,000 jobs are told of the end of one in one step.
-func TestManyChildren(t *testing.T) {
+// Waiting dependencies take little memory, and 10,000 jobs learn of the end of their parent in one step.
+func TestManyDependenciesTakeLittleMemory(t *testing.T) {
 	const n = 10_000
 	f := newFamily(t)
 	f.submit(n, "", false)
@@ -423,7 +423,7 @@ func TestManyChildren(t *testing.T) {
 	}
 }
 
-// oracle judges dependencies from the present states of the parents. An outcome that is met stays.
+// oracle derives dependencies from the present states of the parents. An outcome that is met stays.
 type oracle struct {
 	met map[string]bool
 	far map[job.ID]job.State // of jobs of other owners
@@ -460,7 +460,7 @@ func (o *oracle) judge(table *state.Table, purged map[job.ID]bool, child *state.
 	return out
 }
 
-// Whatever happens to the parents, in whatever order, and whenever the owner is restarted from its rows: each dependency
+// Whatever happens to the parents, in whatever order, and whenever the owner restarts from its rows: each dependency
 // has the outcome that follows from the states of the parents, and both lives have the same jobs.
 func TestDependenciesFollowTheirParents(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -505,7 +505,7 @@ func TestDependenciesFollowTheirParents(t *testing.T) {
 				o.far[other] = state
 				apply(job.ParentRecord{Parent: other, State: state, At: start})
 			}
-			if submitted > 0 && f.table.Parents.Awaited(other).Ask { // its owner tells each change at once
+			if submitted > 0 && f.table.Parents.Awaited(other).Ask { // its owner reports each change at once
 				apply(job.ParentRecord{Parent: other, State: o.far[other], At: start})
 			}
 			for _, j := range f.table.Jobs() {
@@ -539,7 +539,7 @@ func TestDependenciesFollowTheirParents(t *testing.T) {
 			}
 		}
 		if f.table.Parents.Links() != 0 || second.Parents.Links() != 0 || len(f.table.Parents.All()) != 0 || len(second.Parents.All()) != 0 {
-			t.Fatalf("all have ended, and %d dependencies are waited for, %d after restarts", f.table.Parents.Links(), second.Parents.Links())
+			t.Fatalf("all jobs have ended, but %d dependencies are waited for, and %d after restarts", f.table.Parents.Links(), second.Parents.Links())
 		}
 	})
 }
@@ -582,7 +582,7 @@ func check(t *rapid.T, table *state.Table, o *oracle, purged map[job.ID]bool) {
 			t.Fatal(err)
 		}
 		depends := j.Waits.List()
-		if j.Ended() { // it waits for nothing any more
+		if j.Ended() { // it no longer waits for anything
 			for i, x := range d.Terms {
 				o.met[o.key(j, x)] = depends[i].Outcome == job.DependencyMet
 			}
@@ -633,8 +633,8 @@ func metLater(depends []job.Depends) bool {
 	return slices.ContainsFunc(depends, func(d job.Depends) bool { return d.Outcome == job.DependencyMet })
 }
 
-// checkEach checks that no task with only this dependency goes before its counterpart has succeeded once, and that none
-// waits for one that has.
+// checkEach checks that no task with only this dependency is ready before its counterpart has succeeded once, and that
+// none waits for one that has.
 func checkEach(t *rapid.T, table *state.Table, purged map[job.ID]bool, j *state.Job, d job.Dependency) {
 	p := table.Job(d.Job)
 	if p == nil || p.Final() || len(j.Spec.Dependency) != 1 || strings.Contains(j.Spec.Dependency[0], ",") || strings.Contains(j.Spec.Dependency[0], "?") {
@@ -653,13 +653,13 @@ func checkEach(t *rapid.T, table *state.Table, purged map[job.ID]bool, j *state.
 		case k < 0 && got != state.WaitNever,
 			k >= 0 && p.Task(k).State == job.Succeeded && got != state.WaitNone,
 			k >= 0 && p.Task(k).State == job.Failed && got == state.WaitOn:
-			t.Fatalf("%s.%d waits for %s.%d: %d", j.ID, i, d.Job, k, got)
+			t.Fatalf("%s.%d waits for %s.%d: %d, which does not follow from its state", j.ID, i, d.Job, k, got)
 		}
 	}
 }
 
 // Rows that no owner writes are an error.
-func TestBadWaitRows(t *testing.T) {
+func TestBadRowsOfDependenciesAreRefused(t *testing.T) {
 	f := newFamily(t)
 	f.submit(0, "0-9", false, "aftercorr:x", "afterok:x")
 	good, err := f.table.Job(id(0)).TakeRows()
@@ -677,18 +677,19 @@ func TestBadWaitRows(t *testing.T) {
 	} {
 		row.Job = id(0)
 		if _, err := state.Decode(append(slices.Clone(good), row)); err == nil {
-			t.Errorf("%s is taken", name)
+			t.Errorf("%s is accepted", name)
 		}
 	}
 }
 
-// Of a job whose owner had deleted it before its start was known here, both are told, and no time that never was.
-func TestDelayAfterAnUnknownStart(t *testing.T) {
+// The owner of a job had deleted it before its start was known here. The job that waits for it is told both, and no
+// made-up time.
+func TestDelayAfterADeletedParentIsMet(t *testing.T) {
 	f := newFamily(t)
 	j := f.submit(1, "", false, "after:x+10")
 	f.apply(job.ParentRecord{Parent: other, At: f.at})
 	d := j.Waits.List()[0]
 	if waits(j) != "-" || d.Outcome != job.DependencyMet || !strings.Contains(d.Detail, "deleted") || strings.Contains(d.Detail, "1970") {
-		t.Errorf("%s: %s, parent %q, %q", waits(j), d.Outcome, d.Parent, d.Detail)
+		t.Errorf("%s: %s, parent %q, %q, want - met, with \"deleted\" in the detail and no time", waits(j), d.Outcome, d.Parent, d.Detail)
 	}
 }
