@@ -1,6 +1,8 @@
 package audit
 
-// The files of the log: one that is appended to, and the older ones.
+// The files of the log: one that is appended to, and the older ones. The usual library, lumberjack, names old files by the
+// clock, so that two in a millisecond are one and a clock that is set back changes their order. It also removes old files
+// later, in a goroutine that never ends, and follows links.
 
 import (
 	"errors"
