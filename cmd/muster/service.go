@@ -196,7 +196,8 @@ func (s *service) reloads(ctx context.Context, hangups <-chan os.Signal) {
 }
 
 // reload applies changed settings that a running daemon can take, and names the others. If the settings cannot be
-// read, all stay as they are.
+// read, all stay as they are. The unit has Type=notify and ExecReload=kill -HUP, which every systemd understands. 252 and
+// older take a service of Type=notify-reload for a simple one. So systemctl reload may return just before the change.
 func (s *service) reload(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,7 +14,8 @@ type pinger interface {
 }
 
 // Health returns nil if every loop of the daemon answers before ctx ends. Otherwise the error names the loops that do not
-// answer, for instance because they wait for a disk or a lock.
+// answer, for instance because they wait for a disk or a lock. The watchdog asks Health, because a ticker would only show
+// that a ticker lives. The journal answers without a quorum: a daemon that is cut off from its voters is not sick.
 func (n *Node) Health(ctx context.Context) error {
 	parts := map[string]pinger{"worker": n.exec.work, "driver": n.exec.driver}
 	for g, o := range n.owners.by {

@@ -1,6 +1,7 @@
 package upload
 
-// Unpacking: writing a tree as files, as a private copy for one task.
+// Unpacking: writing a tree as files, as a private copy for one task. Files are not cloned from packs, because chunks do not
+// lie on block boundaries. Unpacking begins when all chunks are there: of 2.1 s from client to task (500 MB) it took 0.25 s.
 
 import (
 	"context"

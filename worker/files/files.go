@@ -1,8 +1,14 @@
 // Package files handles the files of tasks on this host. It stages uploaded files before a task starts, keeps the
 // files that the job asked for when the task has ended, and serves both to users.
 //
-// Driver wraps the driver that runs the tasks. Files are staged while an attempt is STARTING: outside its time limit
-// but within its lease. What it is doing is on disk, so that a new daemon continues after the old one was killed.
+// Driver wraps the driver that runs the tasks, because files are the same for every driver, and the worker's core need not
+// know of them. Files are staged while an attempt is STARTING: outside its time limit but within its lease. What Driver is
+// doing is on disk, so that a new daemon continues after the old one was killed. The size of an upload is checked before
+// the first file is written, because a tree can name one chunk a thousand times.
+//
+// Files to download are moved from the scratch directory, not copied: a checkpoint of 100 GB costs a rename while the
+// devices of the task wait. To store them by content as uploads would read and write everything once more, for files that
+// are rarely equal.
 package files
 
 import (

@@ -18,7 +18,10 @@ const scopeWithin = 5 * time.Second
 
 // enterScope moves this process out of the daemon's service into a scope unit of its own. Stopping or killing the
 // service then does not touch the runner and its tasks, and the runner may divide the scope's control group. If the
-// runner divided the service's own control group, systemd could not start the service again (EBUSY).
+// runner divided the service's own control group, systemd could not start the service again (EBUSY): a group with
+// controllers for its subgroups may hold no process. DelegateSubgroup= would help from systemd 254 on, but Debian 12 has
+// 252. At shutdown systemd sends TERM to the scope, and the runner ends its tasks in order. The daemon does not make the
+// scope, because the runner would have to wait for it before its first group.
 func enterScope(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, scopeWithin)
 	defer cancel()
