@@ -14,13 +14,11 @@ import (
 	"net/url"
 	"reflect"
 	"strconv"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/musterhq/muster/internal/dashboard/origin"
+	"github.com/musterhq/muster/internal/forward"
 	"github.com/musterhq/muster/job"
 )
 
@@ -127,47 +125,25 @@ func (d *daemons) forward(w http.ResponseWriter, r *http.Request, to destination
 }
 
 func newProxy(transport http.RoundTripper, log *slog.Logger) *httputil.ReverseProxy {
-	return &httputil.ReverseProxy{
-		Rewrite: func(r *httputil.ProxyRequest) {
-			to, _ := r.In.Context().Value(destinationKey{}).(destination)
-			r.Out.URL = &url.URL{Scheme: "http", Host: string(to.peer), Path: to.path, RawQuery: r.In.URL.RawQuery}
-			r.Out.Host = string(to.peer)
-			header := http.Header{}
-			for _, k := range []string{"Accept", "Content-Type", headerKey} {
-				if v := r.In.Header.Values(k); len(v) > 0 {
-					header[k] = v
-				}
-			}
-			if upgrade := r.Out.Header.Get("Upgrade"); upgrade != "" { // a WebSocket
-				for k, v := range r.In.Header {
-					if strings.HasPrefix(k, "Sec-Websocket-") {
-						header[k] = v
-					}
-				}
-				header.Set("Connection", "Upgrade")
-				header.Set("Upgrade", upgrade)
-			}
-			setRequester(header, requesterOf(r.In.Context()))
-			r.Out.Header = header
-		},
-		Transport:      transport,
-		FlushInterval:  -1, // output of a task is passed on at once
-		BufferPool:     newChunks(),
-		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-		ModifyResponse: answered,
-		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+	return forward.New(forward.Rules{
+		Transport: transport,
+		To: func(r *http.Request) *url.URL {
 			to, _ := r.Context().Value(destinationKey{}).(destination)
-			if late := context.Cause(r.Context()); errors.Is(late, errNoAnswer) {
-				err = late
-			} else if r.Context().Err() != nil {
-				panic(http.ErrAbortHandler) // the client is gone, or the server stops
-			}
+			return &url.URL{Scheme: "http", Host: string(to.peer), Path: to.path, RawQuery: r.URL.RawQuery}
+		},
+		Headers:  []string{"Accept", "Content-Type", headerKey, "Sec-Websocket-Protocol"},
+		Complete: func(header http.Header, r *http.Request) { setRequester(header, requesterOf(r.Context())) },
+		Check:    answered,
+		Failed: func(w http.ResponseWriter, r *http.Request, err error) {
+			to, _ := r.Context().Value(destinationKey{}).(destination)
 			refuse(w, problemOfStatus(http.StatusServiceUnavailable, to.who+" does not answer: "+cause(err)+"; try again when its daemon runs"))
 		},
-	}
+		Chunk: logChunk,
+		Log:   log,
+	})
 }
 
-// answered checks and cleans the answer of another daemon, which may be hostile.
+// answered checks the answer of another daemon, which may be hostile.
 func answered(resp *http.Response) error {
 	if to, ok := resp.Request.Context().Value(destinationKey{}).(destination); ok {
 		to.begun()
@@ -180,7 +156,6 @@ func answered(resp *http.Response) error {
 	case s/100 == 3 && s != http.StatusNotModified, s == http.StatusUnauthorized, s == http.StatusProxyAuthRequired, s == http.StatusBadGateway, s == http.StatusGatewayTimeout:
 		return fmt.Errorf("it answered %d", resp.StatusCode)
 	}
-	origin.Clean(resp)
 	return nil
 }
 
@@ -209,16 +184,3 @@ func setRequester(header http.Header, a requester) {
 		header.Set(headerOperator, "1")
 	}
 }
-
-// chunks is a pool of buffers of logChunk bytes for forwarding.
-type chunks struct{ pool sync.Pool }
-
-func newChunks() *chunks {
-	return &chunks{sync.Pool{New: func() any { b := make([]byte, logChunk); return &b }}}
-}
-
-// Get implements httputil.BufferPool.
-func (c *chunks) Get() []byte { return *c.pool.Get().(*[]byte) }
-
-// Put implements httputil.BufferPool.
-func (c *chunks) Put(b []byte) { c.pool.Put(&b) }

@@ -19,6 +19,7 @@ import (
 	"github.com/musterhq/muster/internal/dashboard/origin"
 	"github.com/musterhq/muster/internal/dashboard/ui"
 	"github.com/musterhq/muster/internal/docsite"
+	"github.com/musterhq/muster/internal/forward"
 )
 
 const (
@@ -158,43 +159,20 @@ func refuse(w *answer, status int, code, detail string) {
 	_ = json.NewEncoder(w).Encode(api.Problem{Type: "urn:muster:problem:" + code, Title: http.StatusText(status), Status: status, Detail: detail, Code: code})
 }
 
-// passed are the headers of a request that are forwarded to the daemon.
-var passed = []string{
-	"Accept", "Content-Type", "Idempotency-Key", "If-None-Match", "Last-Event-Id",
-	"Sec-Websocket-Extensions", "Sec-Websocket-Key", "Sec-Websocket-Version",
-}
-
-func newProxy(to http.RoundTripper) *httputil.ReverseProxy {
-	return &httputil.ReverseProxy{
-		Rewrite: func(p *httputil.ProxyRequest) {
-			p.Out.URL = &url.URL{Scheme: "http", Host: "muster", Path: p.In.URL.Path, RawPath: p.In.URL.RawPath, RawQuery: p.In.URL.RawQuery}
-			p.Out.Host = "muster"
-			header := http.Header{}
-			for _, k := range passed {
-				if v := p.In.Header.Values(k); len(v) > 0 {
-					header[k] = v
-				}
-			}
-			if upgrade := p.Out.Header.Get("Upgrade"); upgrade != "" {
-				header.Set("Connection", "Upgrade")
-				header.Set("Upgrade", upgrade)
-			}
-			p.Out.Header = header
+func newProxy(daemon http.RoundTripper) *httputil.ReverseProxy {
+	return forward.New(forward.Rules{
+		Transport: daemon,
+		To: func(r *http.Request) *url.URL {
+			return &url.URL{Scheme: "http", Host: "muster", Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: r.URL.RawQuery}
 		},
-		Transport:     to,
-		FlushInterval: -1, // output of a task is passed on at once
-		ErrorLog:      slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
-		ModifyResponse: func(resp *http.Response) error {
-			origin.Clean(resp)
-			if resp.StatusCode == http.StatusUnauthorized {
-				resp.StatusCode = http.StatusBadGateway // the browser is authorized here; the daemon does not authorize the door
+		Headers: []string{"Accept", "Content-Type", "Idempotency-Key", "If-None-Match", "Last-Event-Id"},
+		Check: func(answer *http.Response) error {
+			if answer.StatusCode == http.StatusUnauthorized {
+				answer.StatusCode = http.StatusBadGateway // the browser is authorized here; the daemon does not authorize the door
 			}
 			return nil
 		},
-		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
-			if r.Context().Err() != nil {
-				panic(http.ErrAbortHandler) // the browser is gone, or the door closes
-			}
+		Failed: func(w http.ResponseWriter, _ *http.Request, err error) {
 			out, ok := w.(*answer)
 			if !ok {
 				panic(http.ErrAbortHandler)
@@ -205,7 +183,9 @@ func newProxy(to http.RoundTripper) *httputil.ReverseProxy {
 			}
 			refuse(out, http.StatusBadGateway, "unavailable", err.Error()) // not 503, which a daemon answers about another one
 		},
-	}
+		Chunk: 32 << 10,
+		Log:   slog.New(slog.DiscardHandler),
+	})
 }
 
 // answer hardens the header of an answer, and ends the connection of a browser that does not read.
