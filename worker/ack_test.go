@@ -1,6 +1,6 @@
 package worker_test
 
-// Acknowledgements: they delete results, so only those of the owner count.
+// Acknowledgements delete results, so only those of the owner count.
 
 import (
 	"slices"
@@ -11,7 +11,7 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-func TestAckOfTheOwnerAlone(t *testing.T) {
+func TestOnlyTheOwnerAcknowledges(t *testing.T) {
 	a := attempt(1, 1)
 	for name, c := range map[string]struct {
 		from job.Peer
@@ -38,11 +38,11 @@ func TestAckOfTheOwnerAlone(t *testing.T) {
 			e := h.says(c.from, c.ack)
 			_, kept := h.records[a]
 			if kept == c.gone || slices.Contains(e.Forget, a) != c.gone {
-				t.Fatalf("kept %v, forgotten %v", kept, e.Forget)
+				t.Fatalf("kept %v, forgotten %v, want the record gone only after a valid acknowledgement", kept, e.Forget)
 			}
 			stale := got[contract.Stale](h, c.from)
 			if want := c.ack.Epoch == epoch(2) && c.from == amy; (len(stale) == 1) != want {
-				t.Fatalf("stale = %+v", stale)
+				t.Fatalf("stale = %+v, want one only for an old epoch of the owner", stale)
 			}
 			if h.claims[group].Epoch != epoch(3) {
 				t.Fatalf("epoch = %v, want Epoch %v", h.claims[group], epoch(3))
@@ -53,7 +53,7 @@ func TestAckOfTheOwnerAlone(t *testing.T) {
 
 // After a restart the worker knows the owner from its records. While it does not know the owner, no acknowledgement
 // counts.
-func TestAckAfterARestart(t *testing.T) {
+func TestOwnerAcknowledgesAfterARestart(t *testing.T) {
 	for name, term := range map[string]uint64{"the same owner": 1, "elected again": 2} {
 		t.Run(name, func(t *testing.T) {
 			a := attempt(1, 1)
@@ -66,12 +66,12 @@ func TestAckAfterARestart(t *testing.T) {
 			h.round(worker.Up{Peer: bob}, worker.Up{Peer: amy})
 			h.says(bob, contract.Ack{Attempt: a, N: 4})
 			if _, kept := h.records[a]; !kept {
-				t.Fatal("the acknowledgement of another member counted")
+				t.Fatal("the acknowledgement of another member counted, want the record kept")
 			}
 			h.says(amy, contract.Owns{Groups: []contract.GroupEpoch{{Group: group, Epoch: epoch(term)}}}, contract.Ack{Attempt: a, Group: group, Epoch: epoch(term), N: 4})
 			h.says(amy, contract.Ack{Attempt: a, Group: group, Epoch: epoch(term), N: 4})
 			if _, kept := h.records[a]; kept {
-				t.Fatal("kept after the owner's acknowledgement")
+				t.Fatal("the record is kept after the owner's acknowledgement")
 			}
 		})
 	}

@@ -1,6 +1,6 @@
 package worker_test
 
-// Admission: what may happen between a Start and the answer of the host's policy.
+// Admission: events between a Start and the answer of the host's policy.
 
 import (
 	"errors"
@@ -17,7 +17,7 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// asking returns a host that has asked its policy about an attempt and has no answer yet.
+// asking returns a host that has asked its policy about an attempt and waits for the answer.
 func asking(t *testing.T) (*host, contract.Start) {
 	t.Helper()
 	h := newHost(t, config(1))
@@ -30,7 +30,7 @@ func asking(t *testing.T) (*host, contract.Start) {
 		t.Fatalf("started without the policy's answer: %+v", e)
 	}
 	if len(h.asked) != 1 || h.asked[0].Attempt != m.Attempt || h.asked[0].User != "ada" || !slices.Equal(h.asked[0].Spec.Command, m.File.Spec().Command) {
-		t.Fatalf("asked %+v", h.asked)
+		t.Fatalf("asked %+v, want one question about the attempt of ada", h.asked)
 	}
 	if h.records[m.Attempt].Phase != contract.PhaseReserved {
 		t.Fatalf("record = %+v, want Phase %v", h.records[m.Attempt], contract.PhaseReserved)
@@ -56,14 +56,14 @@ func (h *host) wantRefused(a job.Attempt, word string) {
 	}
 }
 
-func TestR9StartAgainBeforeItIsAdmitted(t *testing.T) {
+func TestR9RepeatedStartBeforeAdmissionStartsOnce(t *testing.T) {
 	h, m := asking(t)
 	h.says(amy, m)
 	if len(h.asked) != 1 {
 		t.Fatalf("asked again: %+v, want 1 of them", h.asked)
 	}
 	if e := h.admits(m.Attempt); len(e.Start) != 1 || h.synced[m.Attempt].Phase != contract.PhaseStarted {
-		t.Fatalf("effects = %+v", e)
+		t.Fatalf("effects = %+v, want 1 Start, recorded on disk", e)
 	}
 	h.wantStates(amy, job.Starting)
 	if e := h.admits(m.Attempt); len(e.Start) > 0 {
@@ -71,12 +71,12 @@ func TestR9StartAgainBeforeItIsAdmitted(t *testing.T) {
 	}
 }
 
-// The reservation ends with the policy's answer and not with its own timer.
+// The reservation ends with the policy's answer, not by its own timer.
 func TestReservationDoesNotLapseWhileThePolicyIsAsked(t *testing.T) {
 	h, m := asking(t)
 	h.pass(3 * contract.ReserveFor)
 	if len(h.core.View().Free.GPUs) != 0 {
-		t.Fatal("its devices were released")
+		t.Fatal("the devices of the reservation were released")
 	}
 	h.says(amy, offer(2, attempt(2, 1), gpus(1)))
 	one[contract.Decline](h, amy)
@@ -85,14 +85,14 @@ func TestReservationDoesNotLapseWhileThePolicyIsAsked(t *testing.T) {
 	}
 }
 
-func TestR5LeaseLapsesBeforeItIsAdmitted(t *testing.T) {
+func TestR5LapseBeforeAdmissionRefusesTheStart(t *testing.T) {
 	h, m := asking(t)
 	h.jump(worker.SessionLease)
 	h.admits(m.Attempt)
 	h.wantRefused(m.Attempt, "no lease")
 }
 
-func TestR5NewSessionBeforeItIsAdmitted(t *testing.T) {
+func TestR5NewSessionBeforeAdmissionRefusesTheStart(t *testing.T) {
 	h, m := asking(t)
 	h.jump(worker.SessionLease)
 	h.round(worker.Down{Peer: amy})
@@ -101,17 +101,17 @@ func TestR5NewSessionBeforeItIsAdmitted(t *testing.T) {
 	h.wantRefused(m.Attempt, "earlier session")
 }
 
-func TestR2NewOwnerBeforeItIsAdmitted(t *testing.T) {
+func TestR2NewOwnerBeforeAdmissionRefusesTheStart(t *testing.T) {
 	h, m := asking(t)
 	h.meet(bob, 2)
 	h.admits(m.Attempt)
 	if ev := one[contract.Event](h, bob); ev.Refused == "" {
-		t.Fatalf("event = %+v", ev)
+		t.Fatalf("event = %+v, want Refused", ev)
 	}
 }
 
 // An owner that was elected again repeats its Start under the new epoch.
-func TestStartUnderANewerEpochBeforeItIsAdmitted(t *testing.T) {
+func TestStartRepeatedUnderANewerEpochBeforeAdmission(t *testing.T) {
 	h, m := asking(t)
 	m.Epoch = epoch(2)
 	h.says(amy, m)
@@ -120,7 +120,7 @@ func TestStartUnderANewerEpochBeforeItIsAdmitted(t *testing.T) {
 	}
 }
 
-func TestCommandsBeforeItIsAdmitted(t *testing.T) {
+func TestEachCommandBeforeAdmission(t *testing.T) {
 	a := attempt(1, 1)
 	for name, c := range map[string]struct {
 		says []contract.ToWorker
@@ -143,7 +143,7 @@ func TestCommandsBeforeItIsAdmitted(t *testing.T) {
 		}
 		h.wantStates(amy, job.Starting)
 	})
-	t.Run("release", func(t *testing.T) { // after a Start the offer cannot be released
+	t.Run("release", func(t *testing.T) { // an offer cannot be released after its Start
 		h, m := asking(t)
 		h.says(amy, contract.Release{Offer: 1})
 		if e := h.admits(m.Attempt); len(e.Start) != 1 {
@@ -167,8 +167,8 @@ func TestCommandsBeforeItIsAdmitted(t *testing.T) {
 	})
 }
 
-// If a Start comes after the lapse, the new reservation is not committed. If the disk fails meanwhile, the attempt gets
-// a tombstone.
+// If a Start comes after the lapse, the new reservation is not answered with a Commit. If the disk fails meanwhile, the
+// attempt gets a tombstone.
 func TestPolicyIsAskedForALapsedReservation(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		h := newHost(t, config(1))
@@ -185,16 +185,16 @@ func TestPolicyIsAskedForALapsedReservation(t *testing.T) {
 		h.failing = false
 		h.jump(2 * time.Second)
 		if e := h.admits(a); (len(e.Start) == 1) == fails {
-			t.Fatalf("disk failed %v, started %+v", fails, e.Start)
+			t.Fatalf("disk fails: %v, started %+v, want a start only if it does not", fails, e.Start)
 		}
 		if ev := one[contract.Event](h, amy); (ev.Refused != "") != fails {
-			t.Fatalf("event = %+v", ev)
+			t.Fatalf("event = %+v, want it refused only if the disk fails", ev)
 		}
 	}
 }
 
-// The loop asks in the same round, without waiting for a timer.
-func TestLoopAsksThePolicy(t *testing.T) {
+// The loop asks the policy in the same round, without a timer.
+func TestLoopAsksThePolicyInTheSameRound(t *testing.T) {
 	with(t, func(t *testing.T, s *site) {
 		session := s.meet()
 		s.set(func() { s.policy = errors.New("not today") })
@@ -206,20 +206,20 @@ func TestLoopAsksThePolicy(t *testing.T) {
 			synctest.Wait()
 			ev := take[contract.Event](s)
 			if len(ev) != 1 || (ev[0].Refused == "not admitted: not today") != (i == 0) || time.Since(before) != 0 {
-				t.Fatalf("events = %+v after %v", ev, time.Since(before))
+				t.Fatalf("events = %+v after %v, want one at once, refused the first time alone", ev, time.Since(before))
 			}
 			s.set(func() { s.policy = nil })
 		}
 	})
 }
 
-// Log lines of loading the ledger, or of a step, are in the next effects.
-func TestLogLinesAreEffects(t *testing.T) {
+// Log lines from loading the ledger, or from a step, are in the next effects.
+func TestLogLinesAreInTheNextEffects(t *testing.T) {
 	h := newHost(t, config(2))
 	s := h.meet(amy, 1)
 	h.run(amy, 1, attempt(1, 1), s, gpus(1))
 	r := h.records[attempt(1, 1)]
-	r.Attempt = attempt(2, 1) // a second holder of one device
+	r.Attempt = attempt(2, 1) // a second holder of the device
 	h.records[r.Attempt] = r
 	h.boot()
 	line := func(msg string) worker.Line {

@@ -1,6 +1,6 @@
 package worker_test
 
-// Backfill beside gangs: what is kept for whom, and what nobody may count on.
+// Backfill beside gangs: what is kept for which offer, and what no forecast may count on.
 
 import (
 	"fmt"
@@ -12,9 +12,9 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// Of many offers that ask for the same and do not fit, only the first holds anything back: tasks of other schedulers get
+// Of many offers with the same need that do not fit, only the first holds anything back. Tasks of other schedulers get
 // all CPUs but those of one offer, although no GPU is free.
-func TestOnlyTheFirstOfAKindHoldsBack(t *testing.T) {
+func TestOnlyTheFirstOfferOfANeedHoldsBack(t *testing.T) {
 	const cpus = 12
 	for name, c := range map[string]struct {
 		limit time.Duration // of the task that holds the GPUs
@@ -49,9 +49,9 @@ func TestOnlyTheFirstOfAKindHoldsBack(t *testing.T) {
 	}
 }
 
-// What is promised to a gang is not lent to a later task, however short that is and whatever limits the promised tasks
-// have; also if an offer before it asks for the same and lets others have what is free at the time.
-func TestBackfillLeavesPromises(t *testing.T) {
+// Devices that are promised to a gang are not lent to a later task, however short that task is and whatever limits the
+// promised tasks have. This holds even if an earlier offer with the same need lets others use what is free at the time.
+func TestBackfillDoesNotUsePromisedDevices(t *testing.T) {
 	for _, rests := range []bool{false, true} {
 		t.Run(fmt.Sprintf("an offer before it rests: %t", rests), func(t *testing.T) {
 			f := newFilled(t, 2)
@@ -60,19 +60,19 @@ func TestBackfillLeavesPromises(t *testing.T) {
 				m := timed(400, gpus(2), 0)
 				m.Priority = 90
 				f.says(amy, m)
-				for range 63 { // 21 minutes: others may have it for 10, it is kept for 10, and then others may have it again
+				for range 63 { // 21 minutes: others may use it for 10, it is kept for 10, and then others may use it again
 					f.pass(20 * time.Second)
 					f.renew(amy)
 					f.says(amy, m)
 				}
 				if x := f.forecasts()[400]; x.Shared == 0 {
-					t.Fatalf("forecast %+v", x)
+					t.Fatalf("forecast %+v, want Shared above 0", x)
 				}
 			}
 			m := f.asks(500, 90, 2)
 			f.says(amy, m)
 			if c := one[contract.Commit](f.host, amy); !c.Conditional {
-				t.Fatalf("commit %+v", c)
+				t.Fatalf("commit %+v, want a conditional one", c)
 			}
 			short := timed(600, gpus(1), time.Second)
 			short.Age = 0
@@ -88,9 +88,9 @@ func TestBackfillLeavesPromises(t *testing.T) {
 	}
 }
 
-// Nobody knows when the place of a gang that gathers is free again, whatever time limit its tasks have. Once it is started,
-// its limit counts.
-func TestPlaceOfAGangHasNoEnd(t *testing.T) {
+// Nobody knows when the place of a gathering gang becomes free, whatever time limit its tasks have. Once the gang has
+// started, its limit counts.
+func TestPlaceOfAGatheringGangHasNoEnd(t *testing.T) {
 	h := newGangHost(t, 2)
 	m := member(1, 1, gpus(1))
 	m.Limit = time.Hour + grace
@@ -100,7 +100,7 @@ func TestPlaceOfAGangHasNoEnd(t *testing.T) {
 	h.says(amy, big)
 	h.pass(time.Second)
 	if f := h.forecasts()[big.ID]; f.Shared == 0 {
-		t.Errorf("forecast %+v, while the gang gathers", f)
+		t.Errorf("forecast %+v while the gang gathers, want Shared above 0", f)
 	}
 	st := startOf(m, c)
 	st.File = edited(st.File, func(s *job.Spec) { s.TimeLimit, s.Grace = job.Duration(time.Hour), job.Duration(grace) })
@@ -113,8 +113,8 @@ func TestPlaceOfAGangHasNoEnd(t *testing.T) {
 	}
 }
 
-// A gang takes the place of a later one only if it then fits beside what is kept for offers before it.
-func TestGangRevokesBesideWhatIsKept(t *testing.T) {
+// A gang takes the place of a later gang only if it then fits beside what is kept for offers before it.
+func TestGangRevokesOnlyIfItFitsBesideWhatIsKept(t *testing.T) {
 	for need, want := range map[int]bool{1: true, 2: false} {
 		f := newFilled(t, 3)
 		f.run(0, 1, false)
@@ -127,12 +127,12 @@ func TestGangRevokesBesideWhatIsKept(t *testing.T) {
 		first.Age = 48 * time.Hour
 		f.says(amy, first)
 		f.untilKept(first, later)
-		got[contract.Commit](f.host, amy) // the place of the later one, again
+		got[contract.Commit](f.host, amy) // the place of the later gang, again
 		m := member(2, 2, gpus(need))
 		f.says(amy, m)
 		ds, cs := got[contract.Decline](f.host, amy), got[contract.Commit](f.host, amy)
 		if want != (len(ds) == 1 && ds[0].Offer == later.ID && len(cs) == 1 && cs[0].Offer == m.ID) || !want && len(ds)+len(cs) > 0 {
-			t.Errorf("a gang that needs %d: declines %+v, commits %+v", need, ds, cs)
+			t.Errorf("a gang that needs %d: declines %+v, commits %+v, want the later one declined and this one committed only if it fits", need, ds, cs)
 		}
 	}
 }

@@ -19,7 +19,7 @@ import (
 
 const grace = time.Second
 
-// timed is an offer of a task with a time limit; 0: without one.
+// timed is an offer of a task with this time limit; 0 means none.
 func timed(id uint64, need job.Resources, limit time.Duration) contract.Offer {
 	m := offer(id, attempt(id, 1), need)
 	m.Wait, m.Age = contract.MaxOfferWait, 24*time.Hour-time.Duration(id)*time.Second
@@ -29,7 +29,7 @@ func timed(id uint64, need job.Resources, limit time.Duration) contract.Offer {
 	return m
 }
 
-// begins starts the task of an offer that the host has committed to.
+// begins starts the task of an offer to which the host has committed.
 func (h *host) begins(m contract.Offer, s contract.Session) {
 	h.t.Helper()
 	st := start(m.ID, m.Attempt, s, m.Need)
@@ -45,7 +45,7 @@ func (h *host) begins(m contract.Offer, s contract.Session) {
 	h.round(worker.DriverEvent{Attempt: m.Attempt, Kind: worker.DriverStarted, PID: 42})
 }
 
-// committed returns the offers that the host has committed to since the last call.
+// committed returns the offers to which the host has committed since the last call.
 func (h *host) committed() (out []uint64) {
 	for _, c := range got[contract.Commit](h, amy) {
 		out = append(out, c.Offer)
@@ -64,7 +64,7 @@ func (h *host) forecasts() map[uint64]contract.Forecast {
 	return out
 }
 
-// untilKept renews offers and leases until what is free is kept for an offer that is blocked now for the first time.
+// untilKept renews offers and leases until what is free is kept for an offer that is now blocked for the first time.
 func (h *host) untilKept(ms ...contract.ToWorker) {
 	h.t.Helper()
 	for end := h.now.Boot.Add(worker.DefaultSetAside); h.now.Boot < end; {
@@ -74,7 +74,7 @@ func (h *host) untilKept(ms ...contract.ToWorker) {
 	}
 }
 
-// eight is a host with eight GPUs, of which a task with this limit holds one.
+// eight is a host with eight GPUs. A task with this limit holds one of them.
 func eight(t *testing.T, limit time.Duration) (*host, contract.Session) {
 	h := newHost(t, config(8))
 	s := h.meet(amy, 1)
@@ -85,7 +85,7 @@ func eight(t *testing.T, limit time.Duration) (*host, contract.Session) {
 	return h, s
 }
 
-func TestBackfill(t *testing.T) {
+func TestBackfillStartsWhatEndsBeforeTheBooking(t *testing.T) {
 	h, s := eight(t, time.Hour)
 	h.says(amy, timed(2, gpus(8), time.Hour), timed(3, gpus(1), 30*time.Minute), timed(4, gpus(1), 2*time.Hour), timed(5, gpus(1), 0))
 	if got := h.committed(); !slices.Equal(got, []uint64{3}) {
@@ -108,8 +108,8 @@ func TestBackfill(t *testing.T) {
 	}
 }
 
-// A task that needs none of the devices and CPUs that the booking needs may run past it.
-func TestBackfillWithWhatIsLeft(t *testing.T) {
+// A task that uses none of the devices and CPUs of the booking may run past its start.
+func TestBackfillUsesWhatABookingLeaves(t *testing.T) {
 	h, _ := eight(t, time.Hour)
 	big := timed(2, job.Resources{CPUs: 4, GPUs: 4}, time.Hour)
 	big.Need.GPUs = 8
@@ -121,7 +121,7 @@ func TestBackfillWithWhatIsLeft(t *testing.T) {
 }
 
 // The bookings of two needs do not use the same devices, and a later offer delays neither.
-func TestTwoBookings(t *testing.T) {
+func TestTwoBookingsUseDifferentDevices(t *testing.T) {
 	h := newHost(t, config(4))
 	s := h.meet(amy, 1)
 	for id, limit := range []time.Duration{time.Hour, time.Hour, 2 * time.Hour} {
@@ -130,7 +130,7 @@ func TestTwoBookings(t *testing.T) {
 		h.begins(m, s)
 	}
 	h.committed()
-	// 11 gets the free one and two others in one hour; 12 gets the rest in two hours at the earliest.
+	// Offer 11 gets the free GPU and two others in one hour. Offer 12 gets the rest in two hours at the earliest.
 	h.says(amy, timed(11, gpus(3), 3*time.Hour), timed(12, gpus(2), time.Hour), timed(13, gpus(1), 40*time.Minute), timed(14, gpus(1), 90*time.Minute))
 	if got := h.committed(); !slices.Equal(got, []uint64{13}) {
 		t.Fatalf("committed %v, want %v", got, []uint64{13})
@@ -139,12 +139,12 @@ func TestTwoBookings(t *testing.T) {
 	f := h.forecasts()
 	near := func(d, want time.Duration) bool { return d > want-time.Minute && d < want+time.Minute }
 	if !near(f[11].Start, time.Hour) || !near(f[12].Start, 4*time.Hour) {
-		t.Errorf("forecasts %+v", f)
+		t.Errorf("forecasts %+v, want 11 in an hour and 12 in four", f)
 	}
 }
 
-// A Start may not name a longer time limit than the offer did, by which it went before others.
-func TestStartBeyondItsOffer(t *testing.T) {
+// A Start may not have a longer time limit than its offer, as the offer passed others because of its limit.
+func TestStartWithALongerLimitThanItsOfferIsRefused(t *testing.T) {
 	for limit, want := range map[time.Duration]bool{0: false, 29 * time.Minute: true, 30 * time.Minute: true, 31 * time.Minute: false} {
 		h, s := eight(t, time.Hour)
 		h.says(amy, timed(2, gpus(8), time.Hour))
@@ -153,23 +153,23 @@ func TestStartBeyondItsOffer(t *testing.T) {
 		st := start(3, m.Attempt, s, m.Need)
 		st.File = edited(st.File, func(spec *job.Spec) { spec.TimeLimit, spec.Grace = job.Duration(limit), job.Duration(grace) })
 		if e := h.says(amy, st); (len(e.Start) == 1) != want {
-			t.Errorf("limit %s: %d tasks started", limit, len(e.Start))
+			t.Errorf("limit %s: %d tasks started, want a start only within the limit of the offer", limit, len(e.Start))
 		}
 		if refused := got[contract.Event](h, amy); !want && !strings.Contains(fmt.Sprint(refused), "longer time limit than") {
-			t.Errorf("limit %s: told %+v", limit, refused)
+			t.Errorf("limit %s: told %+v, want a reason about the longer limit", limit, refused)
 		}
 	}
 }
 
-// A job for eight GPUs of which a task without a limit holds one does not keep the others idle for ever, and does not
-// starve when that task ends some day although later ones keep coming.
-func TestEighthGPUInForeignHands(t *testing.T) {
+// A job for eight GPUs waits while a task without a limit holds one. The job does not keep the others idle for ever,
+// and does not starve when that task ends one day although later tasks keep coming.
+func TestJobForAllGPUsNeitherIdlesThemNorStarves(t *testing.T) {
 	h, s := eight(t, 0)
 	big := timed(2, gpus(8), 0)
 	h.says(amy, big)
 	id, running := uint64(100), map[job.Attempt]worker.BootTime{}
 	idle, since := time.Duration(0), h.now.Boot
-	foreign := 9 * time.Hour // the other one ends then
+	foreign := 9 * time.Hour // then the other task ends
 	var forecast contract.Forecast
 	words := map[string]bool{}
 	for h.now.Boot.Sub(since) < 4*24*time.Hour {
@@ -189,11 +189,11 @@ func TestEighthGPUInForeignHands(t *testing.T) {
 			at := h.now.Boot.Sub(since)
 			t.Logf("the job for eight started after %s; seven GPUs were idle for %s of it", at, idle)
 			if idle > at*6/10 || !words["kept"] || !words["shared"] {
-				t.Errorf("idle for %s of %s; forecasts %v", idle, at, words)
+				t.Errorf("idle for %s of %s; forecasts %v, want at most 60 %% and forecasts with and without keeping", idle, at, words)
 			}
 			return
 		}
-		for _, o := range commits { // others run for three hours each, without a limit
+		for _, o := range commits { // other tasks run for three hours each, without a limit
 			h.begins(timed(o, gpus(1), 0), s)
 			running[attempt(o, 1)] = h.now.Boot.Add(3 * time.Hour)
 		}
@@ -218,16 +218,16 @@ func TestEighthGPUInForeignHands(t *testing.T) {
 		got[contract.Event](h, amy)
 		got[contract.Decline](h, amy)
 	}
-	t.Fatalf("never started; last forecast %+v", forecast)
+	t.Fatalf("the job never started; last forecast %+v", forecast)
 }
 
-// trial is a host with random offers in rapid sequence. Tasks with a limit end by it, some much earlier.
+// trial is a host with a quick sequence of random offers. Tasks with a limit end by it, some of them much earlier.
 type trial struct {
 	*host
 	session contract.Session
 	rng     *rand.Rand
 	offers  map[uint64]contract.Offer
-	real    map[uint64]time.Duration // how long each task runs
+	real    map[uint64]time.Duration // the run time of each task
 	ends    map[job.Attempt]worker.BootTime
 	renewed worker.BootTime
 	started map[uint64]worker.BootTime
@@ -242,13 +242,13 @@ func newTrial(t tb, seed uint64, n int) *trial {
 	return x
 }
 
-// step starts what was committed, and reports whether anything was.
+// step starts the tasks of all Commits, and reports whether there were any.
 func (x *trial) step() (any bool) {
 	for again := true; again; {
 		again = false
 		for _, id := range x.committed() {
 			m, waits := x.offers[id]
-			if !waits { // a renewal has crossed the Commit, and was answered with another
+			if !waits { // a renewal crossed the Commit, and was answered with another one
 				continue
 			}
 			delete(x.offers, id)
@@ -261,7 +261,7 @@ func (x *trial) step() (any bool) {
 	return any
 }
 
-// move moves on to the next end of a task, at most by this time. It renews offers and leases on the way.
+// move advances to the next end of a task, at most by this time. It renews offers and leases on the way.
 func (x *trial) move(most time.Duration) {
 	to := x.now.Boot.Add(most)
 	for _, at := range x.ends {
@@ -309,8 +309,9 @@ func sortedEnds(ends map[job.Attempt]worker.BootTime) (out []job.Attempt) {
 	return out
 }
 
-// No booking is ever delayed by an offer that ranks after it. So that of the first in the queue is never delayed.
-func TestNoBookingIsDelayed(t *testing.T) {
+// No booking is ever delayed by an offer that ranks after it. So the booking of the first in the queue is never
+// delayed.
+func TestLaterOffersDelayNoBooking(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(2, 8).Draw(t, "gpus")
 		x := newTrial(t, 1, n)
@@ -325,9 +326,9 @@ func TestNoBookingIsDelayed(t *testing.T) {
 				case x.started[o] != 0 && x.started[o] > at:
 					t.Fatalf("offer %d was booked for %v and started at %v, after %s", o, at, x.started[o], what)
 				case x.started[o] == 0 && !waits:
-					t.Fatalf("offer %d was booked for %v, now for no time, after %s", o, at, what)
+					t.Fatalf("offer %d was booked for %v, now it has no booking, after %s", o, at, what)
 				case waits && was > at:
-					t.Fatalf("offer %d was booked for %v, now for %v, after %s", o, at, was, what)
+					t.Fatalf("offer %d was booked for %v, now it is booked for the later %v, after %s", o, at, was, what)
 				case x.started[o] == 0 && x.now.Boot > at:
 					t.Fatalf("offer %d was booked for %v and still waits at %v, after %s", o, at, x.now.Boot, what)
 				}
@@ -347,7 +348,7 @@ func TestNoBookingIsDelayed(t *testing.T) {
 					m.Limit, unlimited = 0, true
 				}
 				x.offers[id], x.real[id] = m, limit*time.Duration(rapid.IntRange(1, 100).Draw(t, "part"))/100
-				x.round(worker.LimitsChanged{}) // a pass, as tasks have begun since the last
+				x.round(worker.LimitsChanged{}) // a pass, as tasks have begun since the last one
 				booked = worker.Booked(x.core)
 				x.says(amy, m)
 				never("the arrival of an offer", 0)
@@ -361,7 +362,7 @@ func TestNoBookingIsDelayed(t *testing.T) {
 			}
 			booked = worker.Booked(x.core)
 			if first != 0 && booked[first] == 0 && !unlimited {
-				t.Fatalf("offer %d is the first in the queue and has no booking: all tasks have limits", first)
+				t.Fatalf("offer %d is the first in the queue and has no booking, although all tasks have limits", first)
 			}
 			for range rapid.IntRange(1, 3).Draw(t, "moves") {
 				x.move(time.Duration(rapid.IntRange(1, 60).Draw(t, "minutes")) * time.Minute)
@@ -372,9 +373,8 @@ func TestNoBookingIsDelayed(t *testing.T) {
 	})
 }
 
-// Backfill uses more of a host than the order of the queue alone, in which no job starts before an earlier one. Both run
-// the same jobs to the end.
-func TestBackfillUsesMore(t *testing.T) {
+// Backfill uses more of a host than starting in the order of the queue alone. Both run the same jobs to the end.
+func TestBackfillUsesMoreOfAHost(t *testing.T) {
 	var spans [2]time.Duration
 	var work time.Duration
 	for seed := range uint64(20) {
@@ -403,7 +403,7 @@ func TestBackfillUsesMore(t *testing.T) {
 			x.step()
 			x.move(10 * time.Minute)
 			if x.now.Boot.Sub(zero) > 30*24*time.Hour {
-				t.Fatalf("seed %d: %d jobs wait for ever", seed, len(x.offers))
+				t.Fatalf("seed %d: %d jobs still wait after 30 days", seed, len(x.offers))
 			}
 		}
 		spans[0] += x.now.Boot.Sub(zero)
@@ -412,11 +412,11 @@ func TestBackfillUsesMore(t *testing.T) {
 	t.Logf("%d jobs on 8 GPUs: %s and %.0f%% used with backfill, %s and %.0f%% in the order of the queue",
 		contract.MaxOffers, spans[0]/20, used(spans[0]), spans[1]/20, used(spans[1]))
 	if used(spans[0]) < used(spans[1])+5 {
-		t.Errorf("backfill gains little")
+		t.Errorf("backfill uses less than 5 percentage points more")
 	}
 }
 
-// The state of bookings does not grow: it goes with the offers.
+// Bookings do not accumulate: they are removed with their offers.
 func TestBookingsDoNotGrow(t *testing.T) {
 	x := newTrial(t, 3, 8)
 	id := uint64(0)
@@ -453,13 +453,13 @@ func TestBookingsDoNotGrow(t *testing.T) {
 	}
 	for at, n := range worker.Sizes(x.core) {
 		if strings.Contains(at, "forecasts") && n > 0 || n > sizes[at]+64 {
-			t.Errorf("%s: %d, and %d long before", at, n, sizes[at])
+			t.Errorf("%s: %d, and %d long before, want at most 64 more and no forecasts", at, n, sizes[at])
 		}
 	}
 }
 
-// The time until when a task holds what it has follows what happens to it, and the booking follows that.
-func TestBookingFollowsTheTasks(t *testing.T) {
+// The time until when a task holds its devices changes with events of the task, and the booking changes with it.
+func TestBookingFollowsTheEndsOfTasks(t *testing.T) {
 	first := attempt(1, 1)
 	for name, c := range map[string]struct {
 		happens func(h *host)
@@ -512,7 +512,7 @@ func TestBookingFollowsTheTasks(t *testing.T) {
 }
 
 // An offer for which tasks are preempted is booked for the end of their grace.
-func TestBookingOfAPreemptingOffer(t *testing.T) {
+func TestPreemptingOfferIsBookedForTheEndOfTheGrace(t *testing.T) {
 	f := newFilled(t, 2)
 	f.run(50, 2, true)
 	if ended := f.ask(90, 2); len(ended) != 1 {

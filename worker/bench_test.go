@@ -46,8 +46,8 @@ func BenchmarkTask(b *testing.B) {
 	}
 }
 
-// BenchmarkQueue measures one pass over 10,000 offers in the queue of a host with 1,006 tasks that have time limits. The
-// offers ask for the same few things, or each for something else.
+// BenchmarkQueue measures one pass over 10,000 queued offers on a host with 1,006 tasks that have time limits. All
+// offers have one of a few needs, or each has its own.
 func BenchmarkQueue(b *testing.B) {
 	for name, need := range map[string]func(i int) job.Resources{
 		"few needs":  func(i int) job.Resources { return job.Resources{CPUs: 1, GPUs: 1 + i%8} },
@@ -76,7 +76,7 @@ func BenchmarkQueue(b *testing.B) {
 			clear(h.sent)
 			b.ReportAllocs()
 			for b.Loop() {
-				h.round(worker.LimitsChanged{}) // all offers are decided on again
+				h.round(worker.LimitsChanged{}) // all offers are decided again
 				clear(h.sent)
 			}
 			if v := h.core.View(); v.Queued != 10_000 {
@@ -86,8 +86,8 @@ func BenchmarkQueue(b *testing.B) {
 	}
 }
 
-// BenchmarkTaskAmongGangs measures the same task while 64 places are held for gangs, which a thousand offers that wait
-// could revoke but would not fit even then, and 16 gangs have a conditional Commit.
+// BenchmarkTaskAmongGangs measures the same task while 64 places are held for gangs and 16 gangs have a conditional
+// Commit. A thousand waiting offers could revoke the places, but would still not fit.
 func BenchmarkTaskAmongGangs(b *testing.B) {
 	h := newHost(b, config(4))
 	s := h.meet(amy, 1)

@@ -12,9 +12,9 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// A core keeps no more after 20,000 short tasks than after the first thousand. The tasks are of 50 users and of several
+// A core keeps no more after 20,000 short tasks than after the first thousand. The tasks belong to 50 users and several
 // schedulers, with broken sessions, refusals, cancels, lapses and renewals.
-func TestNothingGrows(t *testing.T) {
+func TestMemoryDoesNotGrowWithTasks(t *testing.T) {
 	cfg := config(2)
 	cfg.Limits = limits(t, map[string]string{"per_user.tasks": "2"})
 	h := newHost(t, cfg)
@@ -88,7 +88,7 @@ func TestNothingGrows(t *testing.T) {
 		}
 	}
 	if v := h.core.View(); v.Running+v.Queued > 0 || len(h.records) > 0 || v.Free.CPUs != 8 {
-		t.Fatalf("%d records, view %+v", len(h.records), v)
+		t.Fatalf("%d records, view %+v, want none, nothing running or queued and 8 CPUs free", len(h.records), v)
 	}
 	for what, size := range early {
 		if size > 64 {
@@ -97,7 +97,7 @@ func TestNothingGrows(t *testing.T) {
 	}
 }
 
-// Events that are repeated many times do not set a timer each.
+// Events that are repeated many times do not each set a timer.
 func TestRepeatedEventsDoNotAddTimers(t *testing.T) {
 	for name, swarm := range map[string]func(h *host){
 		"faults": func(h *host) { h.round(fault(gone)) },
@@ -131,7 +131,7 @@ func TestRepeatedEventsDoNotAddTimers(t *testing.T) {
 				clear(h.sent)
 			}
 			if n, known := worker.Sizes(h.core)["turn.timers.heap.all"]; !known || n > 20 {
-				t.Errorf("%d timers, known: %v: %v", n, known, worker.Sizes(h.core))
+				t.Errorf("%d timers, known: %v, want at most 20: %v", n, known, worker.Sizes(h.core))
 			}
 		})
 	}

@@ -27,7 +27,7 @@ func newTries(t *testing.T, gpus int) *tries {
 	return &tries{host: h, s: h.meet(amy, 1)}
 }
 
-// taken offers a task of the user, and returns whether the host starts it.
+// taken offers a task of the user, and reports whether the host starts it.
 func (r *tries) taken(user string, need job.Resources) (job.Attempt, bool) {
 	r.t.Helper()
 	r.n++
@@ -68,7 +68,7 @@ func (r *tries) fails(user string, need job.Resources) {
 // closed returns why the host accepts no tasks, or "" if it accepts them.
 func (r *tries) closed() string { return r.core.View().Closed.Detail }
 
-func TestBreakerPausesTheHost(t *testing.T) {
+func TestFailuresOfDifferentJobsPauseTheHost(t *testing.T) {
 	r := newTries(t, 0)
 	for _, user := range []string{"ada", "bea", "ada", "cyd"} {
 		r.fails(user, cpu)
@@ -85,7 +85,7 @@ func TestBreakerPausesTheHost(t *testing.T) {
 	r.pass(time.Second)
 	told := got[contract.Availability](r.host, amy)
 	if len(told) == 0 || !told[len(told)-1].Draining || !strings.Contains(told[len(told)-1].Detail, "5 different jobs") {
-		t.Fatalf("schedulers were told %+v", told)
+		t.Fatalf("schedulers were told %+v, want a last one that says 5 different jobs", told)
 	}
 	if _, ok := r.taken("bob", cpu); ok {
 		t.Fatal("a paused host accepts a task")
@@ -169,7 +169,7 @@ func unstarted(a job.Attempt) worker.DriverEvent {
 	return worker.DriverEvent{Attempt: a, Kind: worker.DriverFailed, Exit: job.Exit{State: job.NodeFail, Code: 125, Reason: "make scratch directory"}}
 }
 
-// cannotStart begins tasks of as many jobs at once. The host can start none of them.
+// cannotStart starts tasks of so many jobs at once. The host can start none of them.
 func (r *tries) cannotStart(jobs int) {
 	r.t.Helper()
 	var all []worker.Event
@@ -186,13 +186,13 @@ func (r *tries) cannotStart(jobs int) {
 	}
 }
 
-// A host that is short of something for a moment fails all starts that are on their way. That is one pause, also if they
-// fail only when it is over.
-func TestStartsOnTheirWayPauseTheHostOnce(t *testing.T) {
+// A host that lacks something for a moment fails all starts that are under way. That causes one pause, even if some
+// fail only after it.
+func TestStartsThatFailTogetherPauseTheHostOnce(t *testing.T) {
 	r := newTries(t, 0)
 	late, ok := r.taken("bea", cpu)
 	if !ok {
-		t.Fatal("not taken")
+		t.Fatal("the task was not accepted")
 	}
 	r.cannotStart(7)
 	r.pass(29 * time.Second)
@@ -207,7 +207,7 @@ func TestStartsOnTheirWayPauseTheHostOnce(t *testing.T) {
 	if why := r.closed(); why != "" {
 		t.Fatalf("a start from before the pause has paused the host: %s, want none", why)
 	}
-	// Of the starts after the pause the first is the trial. The others do not count.
+	// The first start after the pause is the trial. The others do not count.
 	r.cannotStart(7)
 	if why := r.closed(); !strings.Contains(why, "could not start the first task after a pause") {
 		t.Fatalf(`closed = %q, want "could not start the first task after a pause" in it`, why)
@@ -228,14 +228,14 @@ func TestStartsOnTheirWayPauseTheHostOnce(t *testing.T) {
 	}
 }
 
-// The same for jobs that fail: those that ran at the start of the pause do not make it longer.
-func TestFailuresOnTheirWayPauseTheHostOnce(t *testing.T) {
+// The same holds for jobs that fail: jobs that ran at the start of the pause do not extend it.
+func TestFailuresOfRunningTasksPauseTheHostOnce(t *testing.T) {
 	r := newTries(t, 0)
 	var all []job.Attempt
 	for i := range 8 {
 		a, ok := r.taken(fmt.Sprint("user", i), job.Resources{})
 		if !ok {
-			t.Fatal("not taken")
+			t.Fatal("the task was not accepted")
 		}
 		r.round(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 42})
 		all = append(all, a)
@@ -255,8 +255,8 @@ func TestFailuresOnTheirWayPauseTheHostOnce(t *testing.T) {
 	}
 }
 
-// A host is paused for a minute, and then starts a task that runs for days. The next pause is a short one.
-func TestStartThatHoldsMakesTheNextPauseShort(t *testing.T) {
+// A host is paused for a minute, and then starts a task that runs for days. The next pause is short.
+func TestLongRunMakesTheNextPauseShort(t *testing.T) {
 	r := newTries(t, 0)
 	r.cannotStart(3)
 	r.pass(31 * time.Second)
@@ -340,11 +340,11 @@ func TestBreakerIgnoresMissingCommands(t *testing.T) {
 func TestBreakerPausesOneGPU(t *testing.T) {
 	r := newTries(t, 2)
 	for _, user := range []string{"ada", "bea", "ada", "cyd", "ada"} {
-		r.fails(user, gpus(1)) // always the same: the first free one
+		r.fails(user, gpus(1)) // always the same one: the first that is free
 	}
 	v := r.core.View()
 	if v.Closed.Word != "" || len(v.Quarantined) != 1 || !strings.Contains(v.Quarantined["GPU-a"], "5 different jobs failed in a row") {
-		t.Fatalf("closed %v, in quarantine %v", v.Closed, v.Quarantined)
+		t.Fatalf("closed %v, in quarantine %v, want no pause of the host, and GPU-a because of 5 different jobs", v.Closed, v.Quarantined)
 	}
 	a, ok := r.taken("bob", gpus(1))
 	if !ok {

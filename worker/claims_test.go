@@ -18,7 +18,7 @@ const mallory job.Peer = "mallory"
 // amysGroup is a group that amy has founded with a number drawn at random. It is made once, because that takes some time.
 var amysFounding, amysGroup = job.Found(amy)
 
-// command is one message of each kind about a group, under an epoch.
+// commands returns one message of each kind about a group, under an epoch.
 func commands(g job.Group, e contract.Epoch, a job.Attempt) []contract.ToWorker {
 	return []contract.ToWorker{
 		contract.Owns{Groups: []contract.GroupEpoch{{Group: g, Epoch: e}}},
@@ -52,8 +52,8 @@ func owned(t *testing.T, g job.Group, f job.Founding) (*host, job.Attempt) {
 	return h, a
 }
 
-// A member that knows a group, its epoch and the attempts of it commands nothing, and does not hinder the owner, also not
-// over restarts of the host.
+// A member that knows a group, its epoch and its attempts can command nothing and does not disturb the owner, even over
+// restarts of the host.
 func TestOnlyTheOwnerCommands(t *testing.T) {
 	other, _ := job.Found(mallory)
 	for name, g := range map[string]struct {
@@ -74,11 +74,11 @@ func TestOnlyTheOwnerCommands(t *testing.T) {
 					for _, m := range append(claims, commands(g.group, e, a)...) {
 						done := h.says(mallory, m)
 						if len(done.Start)+len(done.Stop)+len(done.Signal)+len(done.Extend)+len(done.Forget)+len(h.records)-before != 0 {
-							t.Fatalf("%T was obeyed: %+v", m, done)
+							t.Fatalf("%T of mallory was obeyed: %+v", m, done)
 						}
 					}
 					if n := len(h.sent[mallory]); n > 0 {
-						t.Fatalf("mallory was told %+v", h.sent[mallory])
+						t.Fatalf("mallory was told %+v, want nothing", h.sent[mallory])
 					}
 					if c := h.claims[g.group]; c != (contract.Claim{Group: g.group, Epoch: epoch(3), Owner: amy}) {
 						t.Fatalf("claim = %+v, want %v", c, (contract.Claim{Group: g.group, Epoch: epoch(3), Owner: amy}))
@@ -97,9 +97,9 @@ func TestOnlyTheOwnerCommands(t *testing.T) {
 	}
 }
 
-// A founded group cannot be claimed before its founder has come either, and an earlier version's ledger with a false claim
-// heals when the founder comes.
-func TestFounderTakesItsGroupBack(t *testing.T) {
+// A group with a founder cannot be claimed by others, not even before its founder has come. A false claim in the ledger
+// of an earlier version is corrected when the founder comes.
+func TestFounderKeepsItsGroup(t *testing.T) {
 	last := contract.Epoch{Generation: math.MaxUint64, Term: math.MaxUint64}
 	h := newHost(t, config(0))
 	h.claims[amysGroup] = contract.Claim{Group: amysGroup, Epoch: last}
@@ -117,7 +117,7 @@ func TestFounderTakesItsGroupBack(t *testing.T) {
 	if r := one[contract.Renew](h, amy); r.Group != amysGroup {
 		t.Fatalf("renew = %+v, want Group %v", r, amysGroup)
 	}
-	// An operator can have the epoch forgotten, if amy was restored from a backup. She stays the owner.
+	// If amy was restored from a backup, an operator can have the host forget the epoch. She stays the owner.
 	h.round(worker.ForgetClaim{Group: amysGroup})
 	h.says(mallory, contract.Owns{Groups: []contract.GroupEpoch{{Group: amysGroup, Epoch: last}}})
 	h.says(amy, contract.Owns{Groups: []contract.GroupEpoch{{Group: amysGroup, Epoch: epoch(1)}}})
@@ -126,9 +126,9 @@ func TestFounderTakesItsGroupBack(t *testing.T) {
 	}
 }
 
-// A group without a proof is nobody's, even if its owner's attempts run here and the ledger names no owner. The ID of a group
-// of the version before needs the proof of that version, and no other ID is proven by it.
-func TestGroupsNeedAProof(t *testing.T) {
+// A group without a proof has no owner, even if attempts of its owner run here and the ledger names no owner. The ID of
+// a group of the version before needs the proof of that version, which proves no other ID.
+func TestGroupWithoutAProofHasNoOwner(t *testing.T) {
 	before, f := job.Group(0), job.Founding{1}
 	for ; before == 0 || !before.OfVersionBefore(); before = f.Group(amy) {
 		for i := len(f) - 1; ; i-- {
@@ -159,14 +159,14 @@ func TestGroupsNeedAProof(t *testing.T) {
 			h.round(worker.Up{Peer: amy})
 			h.says(amy, contract.Owns{Groups: []contract.GroupEpoch{{Group: c.group, Epoch: epoch(2), Founding: c.founding}}})
 			if owner := h.claims[c.group].Owner; (owner == amy) != c.counts {
-				t.Errorf("the owner is %q", owner)
+				t.Errorf("the owner is %q, want amy only with a valid proof", owner)
 			}
 		})
 	}
 }
 
-// One member claims as many groups as it can, for days. It fills no more than its own places, and those end.
-func TestOneMemberDoesNotFillTheGroups(t *testing.T) {
+// One member claims as many groups as it can, for days. It fills only its own places, and those expire.
+func TestClaimsOfOneMemberAreBounded(t *testing.T) {
 	h := newHost(t, config(0))
 	h.round(worker.Up{Peer: mallory})
 	var claims []contract.Owns
@@ -187,7 +187,7 @@ func TestOneMemberDoesNotFillTheGroups(t *testing.T) {
 	h.round(worker.Up{Peer: amy})
 	h.says(amy, contract.Owns{Groups: []contract.GroupEpoch{{Group: amysGroup, Epoch: epoch(1), Founding: amysFounding}}})
 	if h.claims[amysGroup].Owner != amy {
-		t.Fatal("amy's group is not known")
+		t.Fatal("amy is not the owner of her group")
 	}
 	h.round(worker.Down{Peer: mallory})
 	h.pass(26 * time.Hour)

@@ -12,7 +12,7 @@ import (
 )
 
 // A Start and the answer to a renewal arrive after a pause of the host, during which CLOCK_BOOTTIME stood still.
-func TestR5HostWasPaused(t *testing.T) {
+func TestR5MessagesFromBeforeAPauseDoNotCount(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name   string
@@ -37,25 +37,25 @@ func TestR5HostWasPaused(t *testing.T) {
 			h.pass(contract.RenewEvery)
 			all := got[contract.Renew](h, amy)
 			if len(all) == 0 {
-				t.Fatal("no renewal was asked for")
+				t.Fatal("no renewal was requested")
 			}
 			host.Boot, host.Wall = host.Boot+contract.RenewEvery, host.Wall+contract.RenewEvery+tt.paused
 			h.now.Boot = worker.BootTime(clock.Now())
 
 			e := h.says(amy, answerTo(all[len(all)-1], 1, true))
 			if (len(e.Extend) == 1) != tt.counts {
-				t.Errorf("an answer from before the pause extended %v", e.Extend)
+				t.Errorf("an answer from before the pause extended %v, want it to count only if the pause was short", e.Extend)
 			}
 			e = h.says(amy, start(2, late, s, cpu))
 			if (len(e.Start) == 1) != tt.counts {
-				t.Errorf("a Start from before the pause started %d tasks", len(e.Start))
+				t.Errorf("a Start from before the pause started %d tasks, want it to count only if the pause was short", len(e.Start))
 			}
 		})
 	}
 }
 
 // OnHost returns a reading of the host's own clock.
-func TestOnHost(t *testing.T) {
+func TestOnHostGivesTheHostsOwnClock(t *testing.T) {
 	t.Parallel()
 	read := leaseclock.Reader()
 	before := read()

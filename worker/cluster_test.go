@@ -1,6 +1,6 @@
 package worker_test
 
-// Limits over the cluster and the longest time limit, as a host holds them against whatever it is offered.
+// Limits over the cluster and the longest time limit, as a host applies them to offers.
 
 import (
 	"strings"
@@ -12,8 +12,9 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// A host that has a longest time limit takes no task that may run for longer, or without an end, whatever its scheduler says.
-func TestMaxTimeIsTheHostsToDecide(t *testing.T) {
+// A host with a longest time limit accepts no task that may run longer, or without a limit, whatever its scheduler
+// says.
+func TestHostDeclinesTasksAboveItsLongestTime(t *testing.T) {
 	cfg := config(2)
 	cfg.Limits = limits(t, map[string]string{"per_user.max_time": "2h", "users.bob.max_time": "1d"})
 	r := &tries{host: newHost(t, cfg)}
@@ -44,10 +45,10 @@ func TestMaxTimeIsTheHostsToDecide(t *testing.T) {
 			continue
 		}
 		if d := one[contract.Decline](r.host, amy); !d.Never || d.Reason.Word != job.ReasonQuota || !strings.Contains(d.Reason.Detail, c.why) {
-			t.Errorf("%s, %s: declined with %+v", c.user, c.limit, d)
+			t.Errorf("%s, %s: declined with %+v, want it for good with the quota as the reason", c.user, c.limit, d)
 		}
 	}
-	// A Start cannot name more than its offer did.
+	// A Start cannot have a longer limit than its offer.
 	m := start(1, attempt(1, 1), r.s, cpu)
 	m.File = edited(m.File, func(s *job.Spec) { s.TimeLimit = job.Duration(5 * time.Hour) })
 	if e := r.says(amy, m); len(e.Start) != 0 {
@@ -60,7 +61,7 @@ func TestMaxTimeIsTheHostsToDecide(t *testing.T) {
 	r.says(amy, wait)
 	r.round(worker.LimitsChanged{Limits: limits(t, map[string]string{"per_user.max_time": "30m"})})
 	if d := one[contract.Decline](r.host, amy); d.Offer != 20 || !d.Never {
-		t.Errorf("after the limit was lowered: %+v", d)
+		t.Errorf("after the limit was lowered: %+v, want offer 20 declined for good", d)
 	}
 }
 
@@ -70,23 +71,23 @@ func offerFor(id uint64, user string, need job.Resources, limit time.Duration) c
 	return m
 }
 
-// What a user may hold in the cluster bounds what he holds on one host.
-func TestClusterLimitAtAHost(t *testing.T) {
+// What a user may hold in the cluster also limits what the user holds on one host.
+func TestHostAppliesTheClusterLimit(t *testing.T) {
 	r := limited(t, map[string]string{"per_user.gpus": "8", "per_user.cluster_gpus": "1"})
 	if _, ok := r.taken("ada", gpus(1)); !ok {
-		t.Fatal("not taken within the limit")
+		t.Fatal("the task was not accepted within the limit")
 	}
 	r.wantQuota("ada", gpus(1), "user ada holds 1 of at most 1 gpus in the cluster on this host (limits.per_user.cluster_gpus)")
 	r.wantNever("ada", gpus(2), "user ada may hold at most 1 gpus in the cluster (limits.per_user.cluster_gpus), 2 wanted")
 }
 
-func TestParseTimeAndClusterLimits(t *testing.T) {
+func TestTimeAndClusterLimitsAreParsed(t *testing.T) {
 	for name, value := range map[string]string{
 		"per_user.max_time": "0s", "users.ada.max_time": "24", "per_user.cluster_gpus": "many", "per_user.cluster_memory": "8", "all.cluster_gpus": "1",
 		"per_member.max_time": "1h", "per_user.max_times": "1h", "users.bob.max_time": "400d", "per_user.cluster_tasks": "-1",
 	} {
 		if err := worker.CheckLimit(name, value); err == nil || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%s=%s: %v", name, value, err)
+			t.Errorf("%s=%s: %v, want an error in one line", name, value, err)
 		}
 	}
 	l := limits(t, map[string]string{"per_user.max_time": "1d12h", "users.ada.cluster_memory": "1TiB", "per_user.cluster_tasks": "0"})

@@ -49,18 +49,18 @@ type host struct {
 
 	records map[job.Attempt]contract.Record // on disk
 	synced  map[job.Attempt]contract.Record // the part that survives a power cut
-	wrote   worker.Writes                   // what the last turn wrote
+	wrote   worker.Writes                   // what the last step wrote
 	claims  map[job.Group]contract.Claim
 	failing bool
 	unsaved bool               // the last write has failed
-	refuses string             // why the host's policy refuses all tasks; empty: it refuses none
+	refuses string             // the reason why the host's policy refuses all tasks; empty: it refuses none
 	mute    bool               // the policy does not answer
 	asked   []worker.Admission // questions to the policy without an answer
 	busy    map[int]bool       // ports that other programs use
 
 	done worker.Effects                      // of the last round
 	sent map[job.Peer][]contract.ToScheduler // messages that got has not returned yet
-	show func(worker.Writes, worker.Effects) // called for each turn, if set
+	show func(worker.Writes, worker.Effects) // called for each step, if set
 }
 
 func config(gpus int) worker.Config {
@@ -88,7 +88,7 @@ func newHost(t tb, cfg worker.Config) *host {
 	return h
 }
 
-// boot restarts the daemon on the same disk. The driver reports the given events.
+// boot restarts the daemon on the same disk. The driver reports these events.
 func (h *host) boot(found ...worker.DriverEvent) {
 	h.t.Helper()
 	h.bootWith(worker.Adopted{Found: found})
@@ -110,7 +110,7 @@ func (h *host) bootWith(adopted worker.Adopted) {
 	h.round(adopted)
 }
 
-// round does what a loop does with events: a turn, and another for the answers if the host's policy was asked or a port is
+// round handles events like a loop: a step, and another step for the answers if the policy was asked or a port is
 // searched.
 func (h *host) round(events ...worker.Event) worker.Effects {
 	h.t.Helper()
@@ -140,7 +140,7 @@ func (h *host) round(events ...worker.Event) worker.Effects {
 	return done
 }
 
-// join adds the effects of a later turn, as far as tests check them together.
+// join adds the effects of a later step, as far as tests check them together.
 func join(to *worker.Effects, more worker.Effects) {
 	to.Log = append(to.Log, more.Log...)
 	to.Start = append(to.Start, more.Start...)
@@ -161,7 +161,7 @@ func join(to *worker.Effects, more worker.Effects) {
 	}
 }
 
-// turn does one turn of the core.
+// turn performs one step of the core.
 func (h *host) turn(events ...worker.Event) worker.Effects {
 	h.t.Helper()
 	for _, e := range events {
@@ -274,7 +274,7 @@ func got[T contract.ToScheduler](h *host, p job.Peer) []T {
 	return out
 }
 
-// one is got if there must be exactly one message.
+// one is got, and fails the test unless there is exactly one message.
 func one[T contract.ToScheduler](h *host, p job.Peer) T {
 	h.t.Helper()
 	all := got[T](h, p)
@@ -301,7 +301,7 @@ func (h *host) answer(p job.Peer, term uint64) contract.Session {
 	h.t.Helper()
 	all := got[contract.Renew](h, p)
 	if len(all) == 0 {
-		h.t.Fatalf("%s was not asked for renewal", p)
+		h.t.Fatalf("%s was not asked for a renewal", p)
 	}
 	r := all[len(all)-1]
 	h.says(p, answerTo(r, term, true))

@@ -11,7 +11,7 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// termed returns the end of a task that TERM has ended.
+// termed returns the end of a task after the signal TERM.
 func termed(a job.Attempt, h *host) worker.DriverEvent {
 	return worker.DriverEvent{Attempt: a, Kind: worker.DriverExited, Exit: job.Exit{State: job.Failed, Code: 143, Signal: 15, Ended: h.now.Wall}}
 }
@@ -20,12 +20,12 @@ func lastEvent(h *host, p job.Peer) contract.Event {
 	h.t.Helper()
 	all := got[contract.Event](h, p)
 	if len(all) == 0 {
-		h.t.Fatalf("%s was told nothing", p)
+		h.t.Fatalf("no event was sent to %s", p)
 	}
 	return all[len(all)-1]
 }
 
-func TestDrainDeadlinePreempts(t *testing.T) {
+func TestTasksArePreemptedAtTheDeadlineOfADrain(t *testing.T) {
 	h := newHost(t, config(1))
 	s := h.meet(amy, 1)
 	a := attempt(1, 1)
@@ -78,7 +78,7 @@ func TestDrainSurvivesARestart(t *testing.T) {
 	}
 }
 
-func TestDrainRefusesReservedAttempts(t *testing.T) {
+func TestDrainRefusesStartsOfReservedAttempts(t *testing.T) {
 	h := newHost(t, config(1))
 	s := h.meet(amy, 1)
 	h.says(amy, offer(1, attempt(1, 1), gpus(1)))
@@ -88,11 +88,11 @@ func TestDrainRefusesReservedAttempts(t *testing.T) {
 		t.Fatalf("started %+v, want none", e.Start)
 	}
 	if e := lastEvent(h, amy); e.Refused == "" {
-		t.Fatalf("event = %+v", e)
+		t.Fatalf("event = %+v, want Refused", e)
 	}
 }
 
-func TestResumeBeforeTheDeadline(t *testing.T) {
+func TestResumeBeforeTheDeadlineStopsNothing(t *testing.T) {
 	h := newHost(t, config(1))
 	s := h.meet(amy, 1)
 	h.run(amy, 1, attempt(1, 1), s, gpus(1))
@@ -107,7 +107,7 @@ func TestResumeBeforeTheDeadline(t *testing.T) {
 }
 
 // A task that was cancelled before the deadline is CANCELLED, not PREEMPTED.
-func TestCancelledBeforeTheDeadline(t *testing.T) {
+func TestTaskCancelledBeforeTheDeadlineIsCancelled(t *testing.T) {
 	h := newHost(t, config(1))
 	s := h.meet(amy, 1)
 	a := attempt(1, 1)

@@ -13,21 +13,21 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// elsewhere is the same offer, which another host has booked.
+// elsewhere is the same offer with the mark that another host has booked it.
 func elsewhere(m contract.Offer) contract.Offer {
 	m.Elsewhere = true
 	return m
 }
 
-// For a job for eight GPUs nothing is kept once its owner has said that another host does. When the owner takes that back,
-// it is kept again, and the owner is told.
-func TestNothingIsKeptElsewhere(t *testing.T) {
+// Once its owner says that another host keeps what a job for eight GPUs needs, nothing is kept for the job here. When
+// the owner withdraws that, it is kept again, and the owner is told.
+func TestNothingIsKeptForAnOfferBookedElsewhere(t *testing.T) {
 	h, s := eight(t, time.Hour)
 	big := timed(2, gpus(8), time.Hour)
 	h.says(amy, big, timed(3, gpus(1), 0))
 	h.pass(time.Second)
 	if f := h.forecasts()[2]; f.Start == 0 || f.Elsewhere || len(h.committed()) > 0 {
-		t.Fatalf("forecast %+v", f)
+		t.Fatalf("forecast %+v, want a start here and no Commit", f)
 	}
 
 	h.says(amy, elsewhere(big))
@@ -39,7 +39,7 @@ func TestNothingIsKeptElsewhere(t *testing.T) {
 	h.says(amy, contract.Ack{Attempt: attempt(3, 1), N: 4})
 	h.pass(time.Second)
 	if f := h.forecasts()[2]; f.Start < time.Hour-time.Minute || f.Start > time.Hour+time.Minute || !f.Elsewhere {
-		t.Errorf("forecast %+v: it would start in an hour if nothing else began", f)
+		t.Errorf("forecast %+v, want a start in an hour, marked Elsewhere", f)
 	}
 
 	h.says(amy, big, timed(4, gpus(1), 0))
@@ -56,8 +56,8 @@ func TestNothingIsKeptElsewhere(t *testing.T) {
 	}
 }
 
-// An offer that another host has booked gets what others leave, at once.
-func TestElsewhereGetsWhatIsLeft(t *testing.T) {
+// An offer that another host has booked gets at once what others leave.
+func TestOfferBookedElsewhereGetsWhatIsFree(t *testing.T) {
 	h, _ := eight(t, time.Hour)
 	h.says(amy, elsewhere(timed(2, gpus(8), time.Hour)))
 	h.round(exited(attempt(1, 1), 0))
@@ -66,8 +66,8 @@ func TestElsewhereGetsWhatIsLeft(t *testing.T) {
 	}
 }
 
-// Nothing is kept for it from jobs of a lower priority, either: neither by a booking, nor for good.
-func TestNothingIsKeptFromLowerPriorities(t *testing.T) {
+// Nothing is kept for it from jobs of a lower priority either, by a booking or without one.
+func TestOfferBookedElsewhereKeepsNothingFromLowerPriorities(t *testing.T) {
 	for _, limit := range []time.Duration{time.Hour, 0} {
 		h, _ := eight(t, limit)
 		high := timed(2, gpus(8), time.Hour)
@@ -83,27 +83,27 @@ func TestNothingIsKeptFromLowerPriorities(t *testing.T) {
 	}
 }
 
-// The next offer with the need is booked in its place.
-func TestTheNextOfTheNeedIsBooked(t *testing.T) {
+// The next offer with the same need is booked in its place.
+func TestNextOfferOfTheNeedIsBooked(t *testing.T) {
 	h, _ := eight(t, time.Hour)
 	first, second := timed(2, gpus(8), time.Hour), timed(3, gpus(8), time.Hour)
 	h.says(amy, first, second)
 	h.pass(time.Second)
 	if f := h.forecasts(); f[2].Start == 0 || f[3].Start > 0 {
-		t.Fatalf("forecasts %+v", f)
+		t.Fatalf("forecasts %+v, want a start of offer 2 alone", f)
 	}
 	h.says(amy, elsewhere(first), timed(4, gpus(1), 0))
 	h.pass(time.Second)
 	if f := h.forecasts(); !f[2].Elsewhere || f[3].Start == 0 || f[3].Elsewhere {
-		t.Errorf("forecasts %+v", f)
+		t.Errorf("forecasts %+v, want offer 2 elsewhere and offer 3 booked here", f)
 	}
 	if got := h.committed(); len(got) > 0 {
 		t.Errorf("committed %v: what is free is kept for the second one, want none", got)
 	}
 }
 
-// What tasks end for is kept whatever its owner says.
-func TestElsewhereWhereTasksEnd(t *testing.T) {
+// Devices for which tasks are preempted are kept, whatever the owner says.
+func TestPreemptedDevicesAreKeptForAnOfferBookedElsewhere(t *testing.T) {
 	h := newHost(t, config(2))
 	s := h.meet(amy, 1)
 	low := timed(1, gpus(1), 0)
@@ -127,7 +127,7 @@ func TestElsewhereWhereTasksEnd(t *testing.T) {
 	}
 }
 
-// kept returns what the host has said last that it keeps.
+// kept returns the last report of what the host keeps.
 func (h *host) kept() (out []contract.Kept) {
 	for _, a := range got[contract.Availability](h, amy) {
 		out = a.Kept
@@ -135,8 +135,8 @@ func (h *host) kept() (out []contract.Kept) {
 	return out
 }
 
-// A host says what it keeps of what is free, for whom, from whom, and for how long.
-func TestWhatIsKeptIsSaid(t *testing.T) {
+// A host reports what it keeps of what is free, for which job, from which tasks, and for how long.
+func TestHostReportsWhatItKeeps(t *testing.T) {
 	h, _ := eight(t, time.Hour)
 	h.pass(2 * time.Second)
 	if got := h.kept(); len(got) > 0 {
@@ -164,9 +164,9 @@ func TestWhatIsKeptIsSaid(t *testing.T) {
 	}
 }
 
-// Without a booking it is kept from jobs of its priority in its turns, and from those of lower ones all the time. A private
-// job is not named.
-func TestWhatIsKeptInTurnsIsSaid(t *testing.T) {
+// Without a booking it is kept from jobs of the same priority in turns, and from those of lower ones all the time. A
+// private job is not named.
+func TestHostReportsWhatItKeepsInTurns(t *testing.T) {
 	h, _ := eight(t, 0)
 	big := timed(2, gpus(8), 0)
 	big.Private = true
@@ -181,7 +181,7 @@ func TestWhatIsKeptInTurnsIsSaid(t *testing.T) {
 	h.pass(2 * time.Second)
 	got := h.kept()
 	if len(got) == 0 || got[0].For <= 0 {
-		t.Fatalf("kept %+v in its turn", got)
+		t.Fatalf("kept %+v in its turn, want a time above 0", got)
 	}
 	want.Below, want.For = false, got[0].For
 	if !reflect.DeepEqual(got[0], want) {
@@ -189,14 +189,14 @@ func TestWhatIsKeptInTurnsIsSaid(t *testing.T) {
 	}
 }
 
-// A scheduler whose session begins is told, too.
-func TestWhatIsKeptIsSaidAtFirst(t *testing.T) {
+// A scheduler also gets the report at the start of its session.
+func TestNewSessionReportsWhatIsKept(t *testing.T) {
 	h, _ := eight(t, time.Hour)
 	h.says(amy, timed(2, gpus(8), time.Hour))
 	h.pass(2 * time.Second)
 	h.round(worker.Up{Peer: bob})
 	all := got[contract.Availability](h, bob)
 	if len(all) == 0 || len(all[0].Kept) != 1 {
-		t.Errorf("told %+v", all)
+		t.Errorf("told %+v, want one thing kept", all)
 	}
 }

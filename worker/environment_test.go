@@ -12,7 +12,7 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-func TestEnvironment(t *testing.T) {
+func TestEnvironmentOfATask(t *testing.T) {
 	cfg := config(2)
 	cfg.Inherit = map[string]string{"PATH": "/bin", "HOME": "/root", "USER": "root", "LANG": "C", "SECRET": "x", "PET_NNODES": "1"}
 	h := newHost(t, cfg)
@@ -40,8 +40,8 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// All members of a gang find the same addresses and the same port, each with its own rank. The variables of a gang are
-// not those of an array, and both are there for an array of gangs.
+// All members of a gang find the same addresses and the same port, each with its own rank. The variables of a gang
+// differ from those of an array, and an array of gangs has both.
 func TestEnvironmentOfAGang(t *testing.T) {
 	for _, v6 := range []bool{false, true} {
 		rec := contract.Record{
@@ -75,7 +75,7 @@ func TestEnvironmentOfAGang(t *testing.T) {
 }
 
 // The host file of a gang has a line for each member, with as many slots as it has tasks.
-func TestHostfileOfAGang(t *testing.T) {
+func TestHostfileHasALineForEachMember(t *testing.T) {
 	h := newGangHost(t, 0)
 	for i, want := range []string{"10.0.0.1 slots=1\n10.0.0.9 slots=1\n10.0.0.3 slots=1\n", "10.0.0.1 slots=4\n10.0.0.9 slots=4\n10.0.0.3 slots=4\n"} {
 		m := member(uint64(i+1), 1, cpu)
@@ -88,7 +88,7 @@ func TestHostfileOfAGang(t *testing.T) {
 	}
 }
 
-// A script with #SBATCH lines finds the variables of Slurm that say the same as ours, but for those that the user sets.
+// A script with #SBATCH lines finds the variables of Slurm with the same meaning as ours, unless the user sets them.
 func TestEnvironmentOfSlurm(t *testing.T) {
 	x := spec(job.Resources{CPUs: 8, Memory: 4 << 30})
 	x.Array, x.Nodes, x.TasksPerNode, x.SubmitDir, x.SlurmEnv = "1-9:2,20%2", 2, 4, "/home/ada", true
@@ -109,7 +109,7 @@ func TestEnvironmentOfSlurm(t *testing.T) {
 	}
 	for _, v := range want {
 		if name, _, _ := strings.Cut(v, "="); !job.IsSlurmEnv(name) {
-			t.Errorf("%s is not known", name)
+			t.Errorf("%s is not a known variable of Slurm", name)
 		}
 	}
 	for array, count := range map[string]bool{"7": true, "0-9:3": true, strings.Repeat("1,", 200) + "1": false} { // a long one is not sent to each node
@@ -130,7 +130,7 @@ func TestEnvironmentOfSlurm(t *testing.T) {
 	alone := job.SlurmEnv(job.Spec{Exclusive: true}, map[string]string{"MUSTER_ATTEMPT": "1", "MUSTER_JOB_ID": id})
 	for _, name := range []string{"SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT", "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_MAX", "SLURM_RESTART_COUNT", "SLURM_CPUS_ON_NODE", "SLURM_MEM_PER_NODE"} {
 		if v, is := alone[name]; is {
-			t.Errorf("%s=%s of a job that does not say so", name, v)
+			t.Errorf("%s=%s in a job that does not ask for it", name, v)
 		}
 	}
 }

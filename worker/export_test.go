@@ -20,12 +20,12 @@ const (
 	StartWithin = startWithin
 )
 
-// Turns is when what is free is set aside for an offer.
+// Turns reports whether what is free is set aside for an offer now, and until when.
 func Turns(since, now BootTime, first time.Duration) (kept bool, until BootTime) {
 	return turns(since, now, first)
 }
 
-// Booked returns for which time queued offers are booked.
+// Booked returns the booked times of queued offers.
 func Booked(c *Core) map[uint64]BootTime {
 	out := map[uint64]BootTime{}
 	for _, o := range c.queue.ranked {
@@ -36,7 +36,7 @@ func Booked(c *Core) map[uint64]BootTime {
 	return out
 }
 
-// Refusals returns how many refusals for quota a core keeps, including those that it has to tell a scheduler of.
+// Refusals returns how many refusals for quota a core keeps, including those of which it still has to tell a scheduler.
 func Refusals(c *Core) int {
 	r := &c.account.quotas.refusals
 	n := r.list.Len()
@@ -46,14 +46,15 @@ func Refusals(c *Core) int {
 	return n
 }
 
-// Arbitrates passes an event to a core, and reports whether the turn will arbitrate because of it. The turn itself is due.
+// Arbitrates passes an event to a core, and reports whether the step will arbitrate because of it. The step itself is
+// due.
 func Arbitrates(c *Core, now Moment, ev Event) bool {
 	c.turn.now = now.Boot
 	c.take(now, ev)
 	return c.turn.arbitrate
 }
 
-// Bind makes a daemon the owner of a group, whoever has founded it. It is for groups of which a test has no proof.
+// Bind makes a daemon the owner of a group, whoever founded it. It is for groups without a proof.
 func Bind(c *Core, g job.Group, owner job.Peer) {
 	claims := c.leases.claims
 	if claims.groups[g] == nil {
@@ -67,7 +68,7 @@ func Bind(c *Core, g job.Group, owner job.Peer) {
 func Residents(c *Core) int { return len(c.offers.residents.of) }
 
 // Sizes returns the lengths of all slices and maps in a core, by the path of their fields. Lengths with the same path
-// are added up.
+// are added.
 func Sizes(c *Core) map[string]int {
 	out := map[string]int{}
 	seen := map[uintptr]bool{}

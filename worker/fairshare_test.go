@@ -1,6 +1,6 @@
 package worker_test
 
-// What users use of a host: it is counted once, survives a restart, and orders equal offers.
+// The use of a host by its users: it is counted once, survives a restart, and orders equal offers.
 
 import (
 	"encoding/json"
@@ -15,7 +15,7 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// sharing returns a host with so many GPUs that counts usage.
+// sharing returns a host with so many GPUs that counts use.
 func sharing(t tb, n int, w fairshare.Weights) *host {
 	cfg := config(n)
 	cfg.Shares = w
@@ -70,7 +70,7 @@ func TestUsageSurvivesRestarts(t *testing.T) {
 	user := h.records[a].User
 	h.pass(10 * time.Minute)
 	within(t, "ten minutes of two GPUs", h.used(user), 1200)
-	// The daemon is away for a quarter of an hour while the task goes on, and the wall clock is set meanwhile.
+	// The daemon is down for a quarter of an hour while the task goes on, and the wall clock is set meanwhile.
 	for _, set := range []time.Duration{0, -90 * 24 * time.Hour, time.Hour} {
 		before := h.used(user)
 		h.now.Boot = h.now.Boot.Add(15 * time.Minute)
@@ -85,7 +85,7 @@ func TestUsageSurvivesRestarts(t *testing.T) {
 		h.meet(amy, 1)
 		h.pass(3 * time.Minute)
 	}
-	// A reboot ends the task. What was used stays, and decays by the wall clock.
+	// A reboot ends the task. Past use stays, and decays by the wall clock.
 	before := h.used(user)
 	h.cfg.Boot, h.now.Boot, h.now.Wall = "boot-2", worker.BootTime(time.Minute), h.now.Wall.Add(life)
 	h.boot()
@@ -107,12 +107,12 @@ func TestUsageIsCountedOnce(t *testing.T) {
 	h.pass(time.Hour)
 	within(t, "an hour after the end", h.used(user), at*fairshare.Decay(time.Hour, life))
 	if at, timer := h.core.Wake(); timer && at < h.now.Boot.Add(time.Second) {
-		t.Error("an idle host has something to do every second")
+		t.Error("an idle host sets a timer for every second")
 	}
 }
 
-// Of two users of equal age and priority the one goes first who has used less for his weight.
-func TestEqualOffersGoByUse(t *testing.T) {
+// Of two users with equal age and priority, the one who has used less for the weight goes first.
+func TestEqualOffersAreOrderedByUse(t *testing.T) {
 	for _, c := range []struct {
 		weight float64
 		first  string
@@ -130,7 +130,7 @@ func TestEqualOffersGoByUse(t *testing.T) {
 		late.Age = 0
 		old := of("ada", 3, 3, gpus(1))
 		old.Age = time.Hour
-		h.says(amy, of("cyd", 5, 5, gpus(1))) // it is alone and has to wait: its turn comes first, whatever it has used
+		h.says(amy, of("cyd", 5, 5, gpus(1))) // it is alone and has to wait: its turn comes first, whatever was used
 		h.pass(time.Second)
 		h.says(amy, old)
 		h.says(amy, late)
@@ -149,7 +149,7 @@ func TestEqualOffersGoByUse(t *testing.T) {
 	}
 }
 
-// startAll starts what the host has committed to.
+// startAll starts all tasks to which the host has committed.
 func (h *host) startAll(p job.Peer) {
 	h.t.Helper()
 	for _, c := range got[contract.Commit](h, p) {
@@ -160,13 +160,13 @@ func (h *host) startAll(p job.Peer) {
 	}
 }
 
-// end has a task end.
+// end ends a task.
 func (h *host) end(a job.Attempt) {
 	h.t.Helper()
 	h.round(worker.DriverEvent{Attempt: a, Kind: worker.DriverExited, Exit: job.Exit{State: job.Succeeded}})
 }
 
-// The accounts that are counted and told are bounded, however many users there are.
+// The number of accounts that are counted and reported is bounded, however many users there are.
 func TestUsageIsBounded(t *testing.T) {
 	h := sharing(t, 1, fairshare.Weights{HalfLife: life})
 	h.meet(amy, 1)
@@ -190,12 +190,12 @@ func TestUsageIsBounded(t *testing.T) {
 		t.Errorf("%d accounts are counted, want at most 4096", n)
 	}
 	if most == 0 || most > contract.MaxUsage {
-		t.Errorf("%d accounts in one message", most)
+		t.Errorf("%d accounts in one message, want 1 to MaxUsage", most)
 	}
 }
 
-// A user who names another project with each job is counted and told as one who names none.
-func TestInventedProjectsHideNoUse(t *testing.T) {
+// A user who names another project with each job is counted and reported like one who names none.
+func TestInventedProjectsDoNotHideUse(t *testing.T) {
 	const projects = 5000
 	h := sharing(t, 1, fairshare.Weights{HalfLife: fairshare.MaxHalfLife, Projects: map[string]float64{"vision": 2}})
 	h.meet(amy, 1)
@@ -235,12 +235,12 @@ func TestInventedProjectsHideNoUse(t *testing.T) {
 	within(t, "a project with a share of its own", h.used("cyd"), 1)
 }
 
-// What gangs have used does not count among gangs, or two could wait for each other. Single tasks go between them by use,
-// but do not take a place away, however little their users have used.
-func TestUseAndGangs(t *testing.T) {
+// Use does not order gangs, because then two gangs could wait for each other. Single tasks go between them by use, but
+// do not take a place away, however little their users have used.
+func TestGangsAreNotOrderedByUse(t *testing.T) {
 	for name, c := range map[string]struct {
-		offers []string // a user and, for a gang, its Order; the GPU is full until all are here
-		want   int      // the one that gets it
+		offers []string // a user and, for a gang, its Order; the GPU is full until all offers are here
+		want   int      // the offer that gets it
 	}{
 		"gangs by age":                  {offers: []string{"cyd", "ada1", "ben2"}, want: 1},
 		"whatever came first":           {offers: []string{"cyd", "ben2", "ada1"}, want: 2},
@@ -267,7 +267,7 @@ func TestUseAndGangs(t *testing.T) {
 				h.says(amy, m)
 				h.pass(time.Second)
 			}
-			h.says(amy, contract.Release{Offer: 1}) // whose turn it was
+			h.says(amy, contract.Release{Offer: 1}) // the offer whose turn it was
 			h.pass(time.Second)
 			h.end(attempt(90, 1))
 			var commits []job.Attempt
@@ -281,9 +281,9 @@ func TestUseAndGangs(t *testing.T) {
 	}
 }
 
-// A gang that has a place keeps it, although the user of a single task that came later has used less. Without shares the
-// older task goes first.
-func TestUseTakesNoPlaceAway(t *testing.T) {
+// A gang that has a place keeps it, although the user of a later single task has used less. Without shares the older
+// task goes first.
+func TestUseDoesNotTakeThePlaceOfAGang(t *testing.T) {
 	for _, halfLife := range []time.Duration{0, life} {
 		h := sharing(t, 1, fairshare.Weights{HalfLife: halfLife})
 		h.round(worker.Up{Peer: amy, Path: contract.Path{Local: "10.0.0.9", Remote: "10.0.0.1"}})
@@ -314,14 +314,14 @@ func TestUseTakesNoPlaceAway(t *testing.T) {
 			}
 		}
 		if want := halfLife == 0; lost > 0 != want {
-			t.Errorf("half-life %s: the gang lost %d places", halfLife, lost)
+			t.Errorf("half-life %s: the gang lost %d places, want some only without shares", halfLife, lost)
 		}
 	}
 }
 
-// The start that a host has told for the first offer that waits is not delayed for users who have used less meanwhile, also
-// if they need the same.
-func TestBookingStaysWhenStandingsChange(t *testing.T) {
+// The start that a host has forecast for the first waiting offer is not delayed for users who have used less in the
+// meantime, even if they have the same need.
+func TestBookingStaysWhenTheOrderByUseChanges(t *testing.T) {
 	h := sharing(t, 2, fairshare.Weights{HalfLife: life})
 	s := h.meet(amy, 1)
 	m := timed(1, gpus(2), 10*time.Minute)
@@ -345,7 +345,7 @@ func TestBookingStaysWhenStandingsChange(t *testing.T) {
 	h.pass(time.Second)
 	first := h.forecasts()[3].Start
 	if first == 0 {
-		t.Fatal("no start is known")
+		t.Fatal("no start was forecast")
 	}
 	begun := h.now.Boot
 	same, one, long := timed(4, gpus(2), time.Hour), timed(5, gpus(1), 10*time.Minute), timed(6, gpus(1), 2*time.Hour)

@@ -28,12 +28,12 @@ func statusOf(s gpu.Status) worker.DeviceStatus {
 	return worker.DeviceStatus{Devices: []gpu.Status{s, {UUID: "GPU-b", Health: gpu.Healthy}}}
 }
 
-// The driver says which errors are of the GPU itself. It is asked for its status after every error.
-func TestSeverityOfFaults(t *testing.T) {
+// The driver says which errors are faults of the GPU itself. Its status is polled after every error.
+func TestDriverDecidesWhichErrorsAreFaults(t *testing.T) {
 	for _, severity := range []gpu.Severity{gpu.SeverityProgram, gpu.SeverityUnknown, "of a newer driver"} {
 		h, _ := real(t)
 		if e := h.round(worker.DeviceFault{Fault: gpu.Fault{UUID: "GPU-a", Code: 79, Text: gone, Severity: severity}}); !e.Poll {
-			t.Errorf("%q: the driver is not asked", severity)
+			t.Errorf("%q: the status is not polled", severity)
 		}
 		if why := quarantine(h); why != "" {
 			t.Errorf("%q puts a GPU into quarantine: %s, want none", severity, why)
@@ -42,7 +42,7 @@ func TestSeverityOfFaults(t *testing.T) {
 	for text, want := range map[string]string{gone: gone, "": "the driver reported a fault"} {
 		h, _ := real(t)
 		if e := h.round(fault(text)); !e.Poll {
-			t.Errorf("%q: the driver is not asked", text)
+			t.Errorf("%q: the status is not polled", text)
 		}
 		if why := quarantine(h); why != want {
 			t.Errorf("%q does not put the GPU into quarantine: %q, want %v", text, why, want)
@@ -50,8 +50,8 @@ func TestSeverityOfFaults(t *testing.T) {
 	}
 }
 
-// What the driver says counts, even if the number of the error does not.
-func TestRequestedRecoveryIsAQuarantine(t *testing.T) {
+// The driver's severity counts, even if the number of the error is none of a fault.
+func TestRequestedRecoveryCausesAQuarantine(t *testing.T) {
 	h, _ := real(t)
 	h.round(worker.DeviceFault{Fault: gpu.Fault{UUID: "GPU-a", Severity: gpu.SeverityProgram}})
 	h.round(statusOf(gpu.Status{Health: gpu.Unhealthy, Detail: "its driver asks for a recovery: reset the GPU", Recovery: gpu.RecoveryReset}))
@@ -123,12 +123,12 @@ func TestPauseIsShorterIfNoRecoveryIsNeeded(t *testing.T) {
 	h.pass(30 * time.Second)
 	h.round(noRecovery)
 	if quarantine(h) == "" {
-		t.Fatal("the pause after the second fault was shorter, too")
+		t.Fatal("the pause after the second fault is shorter too")
 	}
 }
 
 // A quarantine does not end while a task holds the GPU, and the task goes on.
-func TestFaultWhileATaskRuns(t *testing.T) {
+func TestQuarantineLastsWhileATaskHoldsTheGPU(t *testing.T) {
 	h, s := real(t)
 	a := attempt(1, 1)
 	h.run(amy, 1, a, s, gpus(2))
@@ -186,8 +186,8 @@ func TestNothingIsHeldBackForAnOfferThatNeedsARepair(t *testing.T) {
 	}
 }
 
-// A fault of a GPU that is split counts for all its MIG instances.
-func TestFaultOfASplitCard(t *testing.T) {
+// A fault of a split GPU counts for all its MIG instances.
+func TestFaultOfASplitCardCountsForItsInstances(t *testing.T) {
 	cfg := config(3)
 	cfg.Profile.GPUs[0].Parent, cfg.Profile.GPUs[1].Parent = "GPU-card", "GPU-card"
 	h := newHost(t, cfg)

@@ -1,6 +1,6 @@
 package worker_test
 
-// Whose the memory in use on a GPU is, and when the GPUs of a drained host are let go.
+// Who uses the memory of a GPU, and when the GPUs of a drained host are released.
 
 import (
 	"slices"
@@ -15,7 +15,7 @@ import (
 
 const gib = job.Size(1 << 30)
 
-// lone returns a host with one GPU, which is not simulated.
+// lone returns a host with one GPU that is not simulated.
 func lone(t *testing.T) (*host, contract.Session) {
 	cfg := config(1)
 	cfg.Profile.GPUs[0].Simulated = false
@@ -25,8 +25,8 @@ func lone(t *testing.T) (*host, contract.Session) {
 	return h, s
 }
 
-// using returns a status of the first GPU, on which programs use memory and more is in use. ours are those of tasks, the
-// others those of others; of no program it is unknown.
+// using returns a status of the first GPU, on which these programs and something else use memory. ours are the programs
+// of tasks, the others are foreign. No program accounts for the rest.
 func using(more job.Size, programs map[int]job.Size, ours ...int) worker.DeviceStatus {
 	s := gpu.Status{Health: gpu.Healthy, MemoryUsed: more}
 	e := worker.DeviceStatus{Tasks: map[int]bool{}}
@@ -42,8 +42,8 @@ func using(more job.Size, programs map[int]job.Size, ours ...int) worker.DeviceS
 	return e
 }
 
-// What is told of a device that others use names the program that uses most, and goes away with them.
-func TestForeignProgramsAreNamed(t *testing.T) {
+// The report of a device that foreign programs use names the program that uses most, and ends with the programs.
+func TestForeignProgramIsReported(t *testing.T) {
 	h, _ := lone(t)
 	h.round(using(0, map[int]job.Size{4711: 40 * gib, 4712: 21 * gib}))
 	uuid := h.cfg.Profile.GPUs[0].UUID
@@ -51,7 +51,7 @@ func TestForeignProgramsAreNamed(t *testing.T) {
 	if got := h.core.View().Free.Foreign; !slices.Equal(got, want) {
 		t.Errorf("used by others: %+v, want %+v", got, want)
 	}
-	h.round(using(3*gib, nil)) // of no program that is listed
+	h.round(using(3*gib, nil)) // of no listed program
 	want = []contract.ForeignUse{{UUID: uuid, Memory: 3 * gib}}
 	if got := h.core.View().Free.Foreign; !slices.Equal(got, want) {
 		t.Errorf("used by nobody who is listed: %+v, want %+v", got, want)
@@ -76,7 +76,7 @@ func taken(t *testing.T, h *host) job.Size {
 		}
 		return g.Memory
 	}
-	t.Fatal("no such GPU")
+	t.Fatal("the GPU is not listed")
 	return 0
 }
 
@@ -94,7 +94,7 @@ func shareOf(memory job.Size) job.Resources {
 	return need
 }
 
-func TestMemoryThatNoProgramHasIsTaken(t *testing.T) {
+func TestMemoryWithoutAProgramIsTaken(t *testing.T) {
 	h, _ := lone(t)
 	h.round(using(gib/2, nil))
 	wantTaken(t, "the driver's own", h, 0)
@@ -104,8 +104,8 @@ func TestMemoryThatNoProgramHasIsTaken(t *testing.T) {
 	wantTaken(t, "the small program", h, gib)
 }
 
-// A program of somebody else that begins while a task runs is seen at once, and is nobody's to wait for.
-func TestProgramThatBeginsBesideATask(t *testing.T) {
+// A foreign program that starts while a task runs is noticed at once, and nothing waits for its end.
+func TestForeignProgramBesideATaskDoesNotDelayItsEnd(t *testing.T) {
 	h, s := lone(t)
 	h.round(using(gib/2, nil))
 	a := attempt(1, 1)
@@ -120,11 +120,11 @@ func TestProgramThatBeginsBesideATask(t *testing.T) {
 	h.round(exited(a, 0))
 	h.round(using(gib/2, map[int]job.Size{44: gib, 9: 30 * gib}, 44)) // a fork of the task
 	if v := h.core.View(); len(v.Holders["GPU-a"]) != 1 {
-		t.Error("released though a process of the task is there")
+		t.Error("released though a process of the task still runs")
 	}
 	h.round(using(gib/2, map[int]job.Size{9: 30 * gib}))
 	if v := h.core.View(); len(v.Holders["GPU-a"]) != 0 || len(v.Quarantined) != 0 {
-		t.Errorf("not released: the program is not the task's: %+v", v)
+		t.Errorf("not released, but the program is not the task's: %+v", v)
 	}
 	wantTaken(t, "the program", h, 30*gib)
 	h.pass(time.Hour)
@@ -132,8 +132,8 @@ func TestProgramThatBeginsBesideATask(t *testing.T) {
 	wantTaken(t, "nobody", h, 0)
 }
 
-// What was in use before a task does not become the task's because it has not begun to compute.
-func TestRestBeforeATaskIsNotTheTasks(t *testing.T) {
+// Memory that was in use before a task does not become the task's because the task has not begun to compute.
+func TestMemoryInUseBeforeATaskIsNotTheTasks(t *testing.T) {
 	h, s := lone(t)
 	before := using(20*gib, nil)
 	h.round(before)
@@ -142,15 +142,16 @@ func TestRestBeforeATaskIsNotTheTasks(t *testing.T) {
 	wantTaken(t, "reserved", h, 50*gib)
 	h.round(before)
 	wantTaken(t, "begun", h, 50*gib)
-	// A driver that lists no programs: the task uses what it has reserved.
+	// The driver lists no programs: the task uses what it has reserved.
 	h.round(using(45*gib, nil))
 	wantTaken(t, "unlisted", h, 50*gib)
 	h.round(using(60*gib, nil))
 	wantTaken(t, "more than that", h, 60*gib)
 }
 
-// Without control groups nobody knows whose a program is. Then one that begins while a task runs is the task's.
-func TestProgramsAreToldByTimeWithoutGroups(t *testing.T) {
+// Without control groups nobody knows to whom a program belongs. Then a program that starts while a task runs counts as
+// the task's.
+func TestProgramThatStartsDuringATaskIsTheTasksWithoutGroups(t *testing.T) {
 	h, s := lone(t)
 	byTime := func(programs map[int]job.Size) worker.DeviceStatus {
 		e := using(0, programs)
@@ -172,7 +173,7 @@ func TestProgramsAreToldByTimeWithoutGroups(t *testing.T) {
 	wantTaken(t, "after", h, 6*gib)
 }
 
-// saysDrained returns what an effect says of the GPUs of a drained host: "", "let go" or "take up".
+// saysDrained returns what an effect says about the GPUs of a drained host: "", "let go" or "take up".
 func saysDrained(e worker.Effects) string {
 	switch {
 	case e.Drained == nil:
@@ -183,7 +184,7 @@ func saysDrained(e worker.Effects) string {
 	return "take up"
 }
 
-func TestGPUsOfADrainedHostAreLetGo(t *testing.T) {
+func TestGPUsOfADrainedHostAreReleased(t *testing.T) {
 	h, s := lone(t)
 	idle := using(0, nil)
 	a := attempt(1, 1)
@@ -203,7 +204,7 @@ func TestGPUsOfADrainedHostAreLetGo(t *testing.T) {
 	if got := saysDrained(h.round(worker.Drain{})); got != "take up" {
 		t.Errorf(`back in service: %q, want "take up"`, got)
 	}
-	// After a restart a host that is drained says so again.
+	// After a restart a drained host says so again.
 	h.cfg.Draining = worker.Drain{On: true}
 	h.boot()
 	if got := saysDrained(h.done); got != "let go" {
@@ -211,7 +212,7 @@ func TestGPUsOfADrainedHostAreLetGo(t *testing.T) {
 	}
 }
 
-// A status that tells placement nothing new causes no arbitration, on a free GPU and on one that a task holds.
+// A status that changes nothing for placement causes no arbitration, for a free GPU and for one that a task holds.
 func TestUnchangedStatusCausesNoArbitration(t *testing.T) {
 	h, s := lone(t)
 	arbitrations := func(e worker.DeviceStatus, times int) (n int) {

@@ -1,6 +1,6 @@
 package worker_test
 
-// Gangs: reservations that last, who may take them back, conditional Commits, and ports.
+// Gangs: reservations that last, what may revoke them, conditional Commits, and ports.
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// member returns an offer to a member of a gang of 3. The order of gangs is that of their numbers.
+// member returns an offer to a member of a gang of 3. Gangs are ordered by their numbers.
 func member(number uint64, rank int, need job.Resources) contract.Offer {
 	m := offer(number*10+uint64(rank), attempt(number, 1), need)
 	m.Attempt.Task = rank
@@ -22,7 +22,7 @@ func member(number uint64, rank int, need job.Resources) contract.Offer {
 	return m
 }
 
-// startOf returns the Start of a member that has committed.
+// startOf returns the Start of a member after its Commit.
 func startOf(m contract.Offer, c contract.Commit) contract.Start {
 	out := start(m.ID, m.Attempt, c.Session, m.Need)
 	out.Element.Rank = m.Attempt.Task % 3
@@ -44,13 +44,13 @@ func newGangHost(t *testing.T, gpus int) *host {
 	return h
 }
 
-// A member's reservation lasts as long as its offer says, and as long again with each offer.
-func TestGangHolds(t *testing.T) {
+// A member's reservation lasts as long as its offer says, and as long again with each repeated offer.
+func TestReservationOfAMemberLastsAsItsOfferSays(t *testing.T) {
 	h := newGangHost(t, 1)
 	m := member(1, 1, gpus(1))
 	h.says(amy, m)
 	if c := one[contract.Commit](h, amy); c.Address != "10.0.0.9" || c.Port != 0 || c.Conditional || len(c.Devices) != 1 {
-		t.Fatalf("commit %+v", c)
+		t.Fatalf("commit %+v, want the address, one device and no port or condition", c)
 	}
 	for range 5 {
 		h.pass(50 * time.Second)
@@ -67,13 +67,13 @@ func TestGangHolds(t *testing.T) {
 	h.answer(amy, 1)
 	h.says(amy, startOf(m, contract.Commit{Session: 1}))
 	if e := one[contract.Event](h, amy); e.Refused == "" {
-		t.Errorf("a Start after the end of the reservation: %+v", e)
+		t.Errorf("a Start after the end of the reservation: %+v, want it refused", e)
 	}
 }
 
-// However often it comes again, the offer holds its place for half an hour at most. No offer can hold longer than two
-// minutes at once.
-func TestGangCannotHoldForEver(t *testing.T) {
+// However often it is repeated, an offer holds its place for at most half an hour. No single offer can hold longer than
+// two minutes.
+func TestReservationOfAGangIsBoundedInTime(t *testing.T) {
 	h := newGangHost(t, 1)
 	m := member(1, 1, gpus(1))
 	m.Hold = 24 * time.Hour
@@ -98,8 +98,8 @@ func TestGangCannotHoldForEver(t *testing.T) {
 	}
 }
 
-// One scheduler cannot hold more than its share of places, even if they are of no size.
-func TestGangHoldsOfOneScheduler(t *testing.T) {
+// One scheduler cannot hold more than its share of places, even for members without needs.
+func TestReservationsOfOneSchedulersGangsAreBounded(t *testing.T) {
 	h := newGangHost(t, 0)
 	for i := range uint64(200) {
 		h.says(amy, member(i+1, 1, job.Resources{}))
@@ -117,8 +117,8 @@ func TestGangHoldsOfOneScheduler(t *testing.T) {
 	one[contract.Commit](h, amy)
 }
 
-// A gang that goes first takes back as few reservations of later gangs as it needs, and only if it then fits.
-func TestGangRevokes(t *testing.T) {
+// A gang that ranks first revokes as few reservations of later gangs as it needs, and only if it then fits.
+func TestEarlierGangRevokesLaterGangs(t *testing.T) {
 	for name, c := range map[string]struct {
 		held   []uint64 // gangs that hold one of 3 GPUs each
 		single bool     // the first one is a single task
@@ -159,8 +159,8 @@ func TestGangRevokes(t *testing.T) {
 }
 
 // A scheduler that loses its session forgets the places of its gangs, and offers the same attempts again. So the host
-// frees them at once, but not those that were started.
-func TestGangLosesItsSession(t *testing.T) {
+// frees these places at once, but not those that were started.
+func TestLostSessionFreesReservationsOfGangs(t *testing.T) {
 	h := newGangHost(t, 2)
 	m, started := member(1, 1, gpus(1)), member(2, 1, gpus(1))
 	h.says(amy, m, started)
@@ -184,10 +184,10 @@ func TestGangLosesItsSession(t *testing.T) {
 }
 
 // Two gangs that were submitted at nearly the same time have the same order at all hosts, however long their offers
-// travel.
-func TestOrderOfGangs(t *testing.T) {
+// take.
+func TestGangsSubmittedTogetherHaveOneOrder(t *testing.T) {
 	for k, late := range []time.Duration{-50 * time.Millisecond, 0, 50 * time.Millisecond, -50 * time.Millisecond, 0, 50 * time.Millisecond} {
-		same := k >= 3 // they were submitted in one moment
+		same := k >= 3 // they were submitted at the same moment
 		for _, held := range []uint64{1, 2} {
 			h := newGangHost(t, 1)
 			first, second := member(held, 1, gpus(1)), member(3-held, 1, gpus(1))
@@ -209,8 +209,9 @@ func TestOrderOfGangs(t *testing.T) {
 	}
 }
 
-// A single task that goes first lets a gang gather for ten seconds, and then takes its place. A later one never does.
-func TestSingleTaskRevokes(t *testing.T) {
+// A single task that ranks first lets a gang gather for ten seconds, and then takes its place. One that ranks later
+// never does.
+func TestEarlierSingleTaskRevokesAGang(t *testing.T) {
 	h := newGangHost(t, 1)
 	gang := member(5, 1, gpus(1))
 	h.says(amy, gang)
@@ -241,8 +242,8 @@ func TestSingleTaskRevokes(t *testing.T) {
 	}
 }
 
-// A started member is never revoked, nor is one whose Start waits for the host's policy.
-func TestStartedMemberStays(t *testing.T) {
+// A started member is never revoked, and neither is one whose Start waits for the host's policy.
+func TestStartedMemberIsNotRevoked(t *testing.T) {
 	for _, mute := range []bool{false, true} {
 		h := newGangHost(t, 1)
 		h.mute = mute
@@ -251,13 +252,13 @@ func TestStartedMemberStays(t *testing.T) {
 		h.says(amy, startOf(m, one[contract.Commit](h, amy)))
 		h.says(amy, member(1, 2, gpus(1)))
 		if len(got[contract.Commit](h, amy)) > 0 || len(got[contract.Decline](h, amy)) > 0 {
-			t.Errorf("mute %v: revoked", mute)
+			t.Errorf("mute %v: the started member was revoked", mute)
 		}
 	}
 }
 
-// The quota of a user does not let two gangs of that user wait for each other.
-func TestGangRevokesWithinItsQuota(t *testing.T) {
+// The quota of a user does not make two gangs of that user wait for each other.
+func TestQuotaDoesNotBlockTwoGangsOfAUser(t *testing.T) {
 	h := newGangHost(t, 4)
 	limits, err := worker.ParseLimits(map[string]string{"per_user.gpus": "1"})
 	if err != nil {
@@ -280,8 +281,8 @@ func TestGangRevokesWithinItsQuota(t *testing.T) {
 	}
 }
 
-// Rank 0 gets a port that no program uses and no other gang has, as long as the gang runs and after a restart.
-func TestPortsOfGangs(t *testing.T) {
+// Rank 0 gets a port that no program and no other gang uses, for as long as the gang runs and even after a restart.
+func TestRank0GetsAPortOfItsOwn(t *testing.T) {
 	cfg := config(0)
 	cfg.FirstPort, cfg.LastPort = 20000, 20003
 	h := newHost(t, cfg)
@@ -293,7 +294,7 @@ func TestPortsOfGangs(t *testing.T) {
 		h.says(amy, m)
 		c := one[contract.Commit](h, amy)
 		if slices.Contains(seen, c.Port) || h.busy[c.Port] || c.Port < 20000 || c.Port > 20003 {
-			t.Fatalf("port %d, after %v", c.Port, seen)
+			t.Fatalf("port %d, after %v, want a free one from 20000 to 20003", c.Port, seen)
 		}
 		seen = append(seen, c.Port)
 		return m, c
@@ -323,8 +324,8 @@ func TestPortsOfGangs(t *testing.T) {
 	commit(9)
 }
 
-// A Start that does not fit the committed offer is refused.
-func TestStartOfAnotherGang(t *testing.T) {
+// A Start that does not match its offer is refused.
+func TestStartThatDoesNotFitTheOfferIsRefused(t *testing.T) {
 	for name, change := range map[string]func(*contract.Start){
 		"no gang":       func(m *contract.Start) { m.Gang = nil },
 		"another size":  func(m *contract.Start) { m.Gang.Members = m.Gang.Members[:2] },
@@ -341,10 +342,10 @@ func TestStartOfAnotherGang(t *testing.T) {
 			change(&s)
 			e := h.says(amy, s)
 			if refused := one[contract.Event](h, amy).Refused; (refused == "") != (name == "the right one") || (len(e.Start) == 1) != (refused == "") {
-				t.Errorf("refused %q, started %d", refused, len(e.Start))
+				t.Errorf("refused %q, started %d, want only the matching Start to start", refused, len(e.Start))
 			}
 			if s.Gang != nil && len(e.Start) == 1 && h.records[m.Attempt].Gang == nil {
-				t.Error("the ledger has no gang")
+				t.Error("the ledger has no gang for the attempt")
 			}
 		})
 	}
@@ -359,8 +360,8 @@ func TestStartOfAnotherGang(t *testing.T) {
 	}
 }
 
-// A host that is drained gives the places of gangs back when their offers come again.
-func TestDrainedHostHoldsNoPlace(t *testing.T) {
+// A drained host releases the places of gangs when their offers are repeated.
+func TestDrainedHostReleasesPlacesOfGangs(t *testing.T) {
 	h := newGangHost(t, 0)
 	m := member(1, 0, cpu)
 	h.says(amy, m)
@@ -368,12 +369,12 @@ func TestDrainedHostHoldsNoPlace(t *testing.T) {
 	h.round(worker.Drain{On: true, Reason: "repair"})
 	h.says(amy, m)
 	if d := one[contract.Decline](h, amy); !strings.Contains(d.Reason.Detail, "repair") || len(h.core.Attempts()) > 0 {
-		t.Errorf("decline %+v", d)
+		t.Errorf("decline %+v, want the reason of the drain, and no attempts", d)
 	}
 }
 
-// Hosts that decide alone let gangs of several schedulers through, in their order, whatever the order of the offers: no
-// two gangs wait for each other. Each gang needs all hosts.
+// Hosts decide alone. They let gangs of several schedulers through in one order, whatever the order of the offers, so
+// that no two gangs wait for each other. Each gang needs all hosts.
 func TestGangsDoNotWaitForEachOther(t *testing.T) {
 	const n = 7
 	for seed := range 20 {
@@ -386,7 +387,7 @@ func TestGangsDoNotWaitForEachOther(t *testing.T) {
 				h.says(amy, m)
 			}
 		}
-		for range 3 { // those that were revoked are offered again
+		for range 3 { // revoked gangs are offered again
 			for rank, h := range hosts {
 				for _, d := range got[contract.Decline](h, amy) {
 					m := member(d.Offer/10, rank, gpus(1))

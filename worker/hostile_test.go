@@ -13,9 +13,9 @@ import (
 
 var theirGroup = group + 5
 
-// A scheduler asks about attempts that never were, without end and without acknowledging anything. The host keeps a bounded
-// number of its refusals, forgets them in the end, and takes tasks of others meanwhile, also after a restart.
-func TestQueriesDoNotCloseTheHost(t *testing.T) {
+// A scheduler queries attempts that never existed, without end, and acknowledges nothing. The host keeps a bounded
+// number of its refusals, forgets them later, and accepts tasks of others meanwhile, even after a restart.
+func TestFloodOfQueriesIsBounded(t *testing.T) {
 	h := newHost(t, config(0))
 	s := h.meet(amy, 1)
 	h.round(worker.Up{Peer: mallory})
@@ -56,8 +56,9 @@ func TestQueriesDoNotCloseTheHost(t *testing.T) {
 	}
 }
 
-// A scheduler whose tasks end acknowledges nothing. Its offers are declined in the end; others' are not.
-func TestResultsWithoutAcknowledgement(t *testing.T) {
+// A scheduler never acknowledges the ends of its tasks. In the end its offers are declined, and those of others are
+// not.
+func TestResultsWithoutAcknowledgementAreBounded(t *testing.T) {
 	h := newHost(t, config(0))
 	s := h.meet(amy, 1)
 	h.owner(mallory, theirGroup)
@@ -80,9 +81,9 @@ func TestResultsWithoutAcknowledgement(t *testing.T) {
 	h.run(amy, 1, attempt(1, 1), s, cpu)
 }
 
-// A scheduler takes all places again and again, by offers of the highest priority and age, and starts nothing. Another gets
-// places within minutes at first, and most of the host in the end.
-func TestReservationsThatLapse(t *testing.T) {
+// A scheduler takes all places again and again, with offers of the highest priority and age, and starts nothing.
+// Another scheduler gets places within minutes at first, and most of the host in the end.
+func TestSchedulerThatOnlyReservesLeavesRoomForOthers(t *testing.T) {
 	for name, change := range map[string]func(m *contract.Offer){
 		"tasks": func(*contract.Offer) {}, "gangs": func(m *contract.Offer) { m.Gang, m.Hold = 2, 2*time.Minute },
 	} {
@@ -120,7 +121,7 @@ func TestReservationsThatLapse(t *testing.T) {
 			share := float64(got1) / (4 * 3600)
 			t.Logf("amy got %.0f %% of what it asked for, and waited for %s at most", 100*share, max(longest, waited))
 			if share < 0.8 || max(longest, waited) > 5*time.Minute {
-				t.Errorf("amy got %.0f %% of what it asked for, and waited for %s at most", 100*share, max(longest, waited))
+				t.Errorf("amy got %.0f %% of what it asked for, and waited for %s at most, want at least 80 %% and at most 5 minutes", 100*share, max(longest, waited))
 			}
 		})
 	}

@@ -1,7 +1,7 @@
 package worker_test
 
-// Explicit priorities: nothing of a lower priority passes a waiting offer of a higher one, unless that delays it by no time
-// that the time limits show.
+// Explicit priorities: no task with a lower priority passes a waiting offer with a higher one, unless by the time
+// limits it causes no delay.
 
 import (
 	"slices"
@@ -13,16 +13,16 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// urgent is an offer without a time limit, of this priority.
+// urgent is an offer without a time limit, with this priority.
 func urgent(id uint64, need job.Resources, priority int) contract.Offer {
 	m := timed(id, need, 0)
 	m.Priority = priority
 	return m
 }
 
-// While a job for both GPUs waits, none of a lower priority starts on the one that is free, however long it lasts; one of
-// the same priority does, in the turn that is for others.
-func TestNoLowerPriorityStartsBeforeAHigherOne(t *testing.T) {
+// While a job for both GPUs waits, no task with a lower priority starts on the free one, however short it is. A task
+// with the same priority does, in the turn for others.
+func TestLowerPriorityDoesNotStartBeforeAHigherOne(t *testing.T) {
 	for _, c := range []struct {
 		priority int
 		passes   bool
@@ -55,9 +55,9 @@ func TestNoLowerPriorityStartsBeforeAHigherOne(t *testing.T) {
 	}
 }
 
-// What a task of a lower priority delays is not only the first of those that wait: with a booking for the first of two jobs
-// for four GPUs, one that leaves that booking alone must leave the second one alone too.
-func TestNoLowerPriorityDelaysTheSecondOfANeed(t *testing.T) {
+// A task with a lower priority must not delay the later ones of the waiting offers either. If the first of two jobs for
+// four GPUs has a booking, a task that leaves it alone must leave the second job alone too.
+func TestLowerPriorityDoesNotDelayTheSecondOfferOfANeed(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		limit  time.Duration
@@ -82,8 +82,8 @@ func TestNoLowerPriorityDelaysTheSecondOfANeed(t *testing.T) {
 	}
 }
 
-// An offer that needs nothing of what is kept starts whatever its priority.
-func TestLowerPriorityUsesWhatIsLeft(t *testing.T) {
+// An offer that needs nothing that is kept starts whatever its priority.
+func TestLowerPriorityUsesWhatIsNotKept(t *testing.T) {
 	h := newHost(t, config(2))
 	s := h.meet(amy, 1)
 	h.says(amy, urgent(1, gpus(1), 50))
@@ -95,7 +95,7 @@ func TestLowerPriorityUsesWhatIsLeft(t *testing.T) {
 	}
 }
 
-// Spare offers have nothing kept for them: another host keeps it.
+// Nothing is kept here for spare offers, because another host keeps it.
 func TestSpareOfferHoldsNothingBack(t *testing.T) {
 	h := newHost(t, config(2))
 	s := h.meet(amy, 1)
@@ -110,8 +110,9 @@ func TestSpareOfferHoldsNothingBack(t *testing.T) {
 	}
 }
 
-// After a gang has held a place in vain, single tasks of its priority go first for as long, but none of a lower one.
-func TestNoLowerPriorityGoesBeforeAGang(t *testing.T) {
+// After a gang has held a place in vain, single tasks of its priority go first for as long, but none with a lower
+// priority.
+func TestLowerPriorityDoesNotGoBeforeAGang(t *testing.T) {
 	for _, lower := range []int{0, 1} {
 		h := newGangHost(t, 1)
 		gang, other, runs := member(1, 1, gpus(1)), single(90, gpus(1)), single(91, gpus(1))
@@ -125,13 +126,13 @@ func TestNoLowerPriorityGoesBeforeAGang(t *testing.T) {
 		h.says(amy, gang)
 		h.says(amy, contract.Release{Offer: runs.ID})
 		if got := one[contract.Commit](h, amy); (got.Offer == gang.ID) != (lower > 0) {
-			t.Errorf("a single task of a priority that is %d lower: offer %d got the place", lower, got.Offer)
+			t.Errorf("a single task with a priority %d lower: offer %d got the place", lower, got.Offer)
 		}
 	}
 }
 
-// A turn is twice as long as tasks here usually run, at least 30 s, and no longer than set-aside.
-func TestTurnsFollowWhatRuns(t *testing.T) {
+// A turn is twice as long as tasks usually run here, at least 30 s, and at most set-aside.
+func TestLengthOfTurnsFollowsTheRunTimes(t *testing.T) {
 	for _, c := range []struct{ runs, turn time.Duration }{
 		{time.Second, 30 * time.Second}, {36 * time.Second, 72 * time.Second}, {time.Hour, worker.DefaultSetAside},
 	} {
@@ -160,9 +161,9 @@ func TestTurnsFollowWhatRuns(t *testing.T) {
 	}
 }
 
-// A job for all GPUs lets others of its priority have what is free for a while, and one of them is booked. What is free until
-// then is not for jobs of a lower priority, even if they end before: the first one could have it.
-func TestNoLowerPriorityStartsOnWhatIsBookedBehind(t *testing.T) {
+// A job for all GPUs lets others of its priority use what is free for a while, and one of them is booked. Until then
+// jobs with a lower priority may not use it, even if they would end before: the first job could start earlier.
+func TestLowerPriorityDoesNotUseWhatOthersHaveBooked(t *testing.T) {
 	for _, c := range []struct {
 		priority int
 		passes   bool

@@ -17,7 +17,7 @@ func (f *filled) leveled(preemptible bool, level int, w contract.Work) job.Attem
 	return f.offered(50, preemptible, level, w)
 }
 
-// offered starts a task of a job with the priority 50 by an offer with another one.
+// offered starts a task of a job with the priority 50, by an offer with another priority.
 func (f *filled) offered(priority int, preemptible bool, level int, w contract.Work) job.Attempt {
 	f.t.Helper()
 	f.pass(time.Second)
@@ -35,7 +35,7 @@ func (f *filled) offered(priority int, preemptible bool, level int, w contract.W
 	return a
 }
 
-func TestVictimsByLevel(t *testing.T) {
+func TestVictimsAreChosenByLevel(t *testing.T) {
 	had := func(d time.Duration) contract.Work { return contract.Work{By: contract.ByAttained, Time: d} }
 	left := func(d time.Duration) contract.Work { return contract.Work{By: contract.ByRemaining, Time: d} }
 	for name, c := range map[string]struct {
@@ -43,7 +43,7 @@ func TestVictimsByLevel(t *testing.T) {
 		level       int // of the running task
 		work        contract.Work
 		ran         time.Duration
-		offer       int // the level of the one that waits
+		offer       int // the level of the waiting offer
 		ends        bool
 	}{
 		"by age nobody ends for an equal": {true, 0, contract.Work{}, time.Hour, 0, false},
@@ -56,7 +56,7 @@ func TestVictimsByLevel(t *testing.T) {
 		"waited long before":              {true, 0, had(8 * time.Hour), 20 * time.Minute, 0, false},
 		"has more left":                   {true, 6, left(2 * time.Hour), 11 * time.Minute, 5, true},
 		"has less left by now":            {true, 6, left(2 * time.Hour), 100 * time.Minute, 5, false},
-		// A false work of its owner gains a task no more than a false priority.
+		// A false report of its work gains a task no more than a false priority.
 		"claims to have had nothing": {true, contract.MaxLevel, had(0), 10*time.Minute + time.Second, 0, false},
 		"claims the most":            {true, 0, had(contract.MaxWork), 20 * time.Minute, 0, false},
 	} {
@@ -78,9 +78,9 @@ func TestVictimsByLevel(t *testing.T) {
 	}
 }
 
-// A task that was offered with the highest priority, because it had waited for long, keeps that while it runs, whatever
-// its job says. A lower one that its owner tells gains nothing.
-func TestVictimsThatWereOverdue(t *testing.T) {
+// A task that was offered with the highest priority, because it had waited for long, keeps it while it runs, whatever
+// its job says. A lower priority in a later message has no effect.
+func TestTaskThatWasOverdueIsNotPreempted(t *testing.T) {
 	for _, w := range []contract.Work{{}, {By: contract.ByAttained, Time: contract.MaxWork}, {By: contract.ByRemaining, Time: contract.MaxWork}} {
 		for offered, ends := range map[int]bool{99: true, job.MaxPriority: false} {
 			f := newFilled(t, 1)

@@ -30,7 +30,7 @@ func TestEventsAreNumberedAndKeptUntilAcknowledged(t *testing.T) {
 		for i, e := range all {
 			n := from + uint64(i)
 			if e.N != n || e.State != want[n-1] || (e.Exit != nil) != (n == 4) || len(e.Devices) != 1 {
-				t.Fatalf("event %d = %+v", n, e)
+				t.Fatalf("event %d = %+v, want its number, its state, one device and an exit only at the end", n, e)
 			}
 		}
 	}
@@ -48,15 +48,15 @@ func TestEventsAreNumberedAndKeptUntilAcknowledged(t *testing.T) {
 	h.meet(amy, 1)
 	all := got[contract.Event](h, amy)
 	if last := all[len(all)-1]; last.N != 4 || last.State != job.Succeeded {
-		t.Fatalf("after a restart: %+v", all)
+		t.Fatalf("after a restart: %+v, want a last event 4, SUCCEEDED", all)
 	}
 	h.says(amy, contract.Ack{Attempt: a, N: 4})
 	if len(h.records) > 0 {
-		t.Fatal("kept after the last acknowledgement")
+		t.Fatal("the record is kept after the last acknowledgement")
 	}
 }
 
-func TestTaskThatCannotBeExecuted(t *testing.T) {
+func TestTaskThatCannotBeExecutedFails(t *testing.T) {
 	h := newHost(t, config(0))
 	s := h.meet(amy, 1)
 	a := attempt(1, 1)
@@ -65,14 +65,14 @@ func TestTaskThatCannotBeExecuted(t *testing.T) {
 	h.round(worker.DriverEvent{Attempt: a, Kind: worker.DriverFailed, Exit: job.Exit{State: job.Failed, Code: 127, Reason: "no such file"}})
 	all := got[contract.Event](h, amy)
 	if len(all) != 2 || all[1].N != 2 || all[1].Exit == nil || all[1].Exit.Code != 127 || all[1].Exit.Started {
-		t.Fatalf("events = %+v", all)
+		t.Fatalf("events = %+v, want a second with exit code 127, not started", all)
 	}
 	if h.core.View().Free.CPUs != 8 {
-		t.Fatal("still holds CPUs")
+		t.Fatal("the task still holds CPUs")
 	}
 }
 
-func TestCancel(t *testing.T) {
+func TestCancelInEachPhase(t *testing.T) {
 	a := attempt(1, 1)
 	cancel := contract.Cancel{Attempt: a, Group: group, Epoch: epoch(1), Grace: 3 * time.Second, Reason: "enough"}
 	t.Run("running", func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestCancel(t *testing.T) {
 		h.round(exited(a, 143))
 		all := got[contract.Event](h, amy)
 		if x := all[len(all)-1].Exit; x == nil || x.State != job.Cancelled || x.Reason != "enough" || x.Code != 143 {
-			t.Fatalf("exit = %+v", x)
+			t.Fatalf("exit = %+v, want CANCELLED with the reason \"enough\" and code 143", x)
 		}
 		h.says(amy, cancel)
 		h.wantStates(amy, job.Cancelled)
@@ -105,7 +105,7 @@ func TestCancel(t *testing.T) {
 			t.Fatal("the reservation is not released")
 		}
 		if e := h.says(amy, start(1, a, s, cpu)); len(e.Start) > 0 {
-			t.Fatal("started")
+			t.Fatal("a cancelled reservation was started")
 		}
 	})
 	t.Run("in the round of its start", func(t *testing.T) {
@@ -114,10 +114,10 @@ func TestCancel(t *testing.T) {
 		h.says(amy, offer(1, a, cpu))
 		e := h.says(amy, start(1, a, s, cpu), cancel)
 		if len(e.Start)+len(e.Stop) > 0 {
-			t.Fatalf("effects = %+v", e)
+			t.Fatalf("effects = %+v, want neither a Start nor a Stop", e)
 		}
 		if ev := one[contract.Event](h, amy); ev.State != job.Cancelled || ev.Refused == "" {
-			t.Fatalf("event = %+v", ev)
+			t.Fatalf("event = %+v, want CANCELLED and Refused", ev)
 		}
 	})
 	t.Run("unknown", func(t *testing.T) {
@@ -142,7 +142,7 @@ func TestCancel(t *testing.T) {
 	})
 }
 
-func TestUnwantedAttemptIsEnded(t *testing.T) {
+func TestAttemptThatItsOwnerDoesNotKeepIsStopped(t *testing.T) {
 	h := newHost(t, config(0))
 	s := h.meet(amy, 1)
 	h.run(amy, 1, attempt(1, 1), s, cpu)
@@ -163,7 +163,7 @@ func TestHoldHasNoDeadline(t *testing.T) {
 	m.File = file(x)
 	e := h.says(amy, m)
 	if len(e.Start) != 1 || !e.Start[0].Hold || e.Start[0].Deadline != 0 {
-		t.Fatalf("start = %+v", e.Start)
+		t.Fatalf("start = %+v, want one with Hold and without a deadline", e.Start)
 	}
 	h.pass(contract.RenewEvery)
 	if e = h.says(amy, answerTo(one[contract.Renew](h, amy), 1, true)); len(e.Extend) > 0 {
@@ -171,7 +171,7 @@ func TestHoldHasNoDeadline(t *testing.T) {
 	}
 }
 
-func TestFailingDisk(t *testing.T) {
+func TestNothingIsDoneBeforeItIsOnDisk(t *testing.T) {
 	h := newHost(t, config(1))
 	s := h.meet(amy, 1)
 	h.run(amy, 1, attempt(1, 1), s, cpu)
@@ -195,7 +195,7 @@ func TestFailingDisk(t *testing.T) {
 	for _, d := range got[contract.Decline](h, amy) {
 		declined[d.Offer] = true
 		if d.Never || !strings.Contains(d.Reason.Detail, "no space left") {
-			t.Fatalf("decline = %+v", d)
+			t.Fatalf("decline = %+v, want a decline for now with \"no space left\"", d)
 		}
 	}
 	if len(declined) != 3 || !declined[3] || !declined[4] || !declined[5] {
@@ -224,8 +224,8 @@ func TestFailingDisk(t *testing.T) {
 	one[contract.Commit](h, amy)
 }
 
-// The owner is told when the process began, even if the worker has restarted since.
-func TestEventsTellWhenTheProcessBegan(t *testing.T) {
+// The event tells the owner when the process began, even if the worker has restarted since.
+func TestEventsHaveTheStartTimeOfTheProcess(t *testing.T) {
 	a := attempt(1, 1)
 	began := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
 	h := newHost(t, config(2))
@@ -248,11 +248,11 @@ func TestEventsTellWhenTheProcessBegan(t *testing.T) {
 	check()
 	h.run(amy, 2, attempt(2, 1), h.meet(amy, 1), gpus(1)) // the driver does not report the time
 	if h.records[attempt(2, 1)].Started.IsZero() {
-		t.Error("the record has no time")
+		t.Error("the record has no start time")
 	}
 }
 
-func TestRestart(t *testing.T) {
+func TestRestartReportsEnds(t *testing.T) {
 	a := attempt(1, 1)
 	for name, c := range map[string]struct {
 		boot   string
@@ -283,21 +283,21 @@ func TestRestart(t *testing.T) {
 				t.Fatalf("a reservation survived the restart: %+v, want Phase none", r)
 			}
 			if s2 := h.meet(amy, 1); s2 == s {
-				t.Fatal("the session of before the restart")
+				t.Fatal("the session is that of before the restart")
 			}
 			all := got[contract.Event](h, amy)
 			var st []job.State
 			for i, e := range all {
 				st = append(st, e.State)
 				if e.N != uint64(i+1) {
-					t.Fatalf("events = %+v", all)
+					t.Fatalf("events = %+v, want them numbered from 1", all)
 				}
 			}
 			if !slices.Equal(st, c.states) {
 				t.Fatalf("told %v, want %v", st, c.states)
 			}
 			if x := all[len(all)-1].Exit; x != nil && (x.Reason != c.reason || !x.Started) {
-				t.Fatalf("exit = %+v", x)
+				t.Fatalf("exit = %+v, want the reason of the case, and Started", x)
 			}
 			if e := h.says(amy, start(2, attempt(2, 1), s, gpus(1))); len(e.Start) > 0 {
 				t.Fatal("a Start from before the restart started a task")
@@ -314,7 +314,7 @@ func TestUnknownTaskIsStopped(t *testing.T) {
 	}
 }
 
-// real returns a host whose devices are not simulated.
+// real returns a host with devices that are not simulated.
 func real(t *testing.T) (*host, contract.Session) {
 	cfg := config(2)
 	for i := range cfg.Profile.GPUs {
@@ -332,7 +332,7 @@ func status(a, b []gpu.Process) worker.DeviceStatus {
 	}}
 }
 
-func TestDevicesAreFreeOnceTheirMemoryIs(t *testing.T) {
+func TestDevicesAreFreeOnceTheirMemoryIsFree(t *testing.T) {
 	h, s := real(t)
 	ours := []gpu.Process{{PID: 43, Memory: 1 << 30}}
 	h.run(amy, 1, attempt(1, 1), s, gpus(2))
@@ -344,12 +344,12 @@ func TestDevicesAreFreeOnceTheirMemoryIs(t *testing.T) {
 	h.round(status(nil, ours))
 	h.wantStates(amy, job.Completing)
 	if len(h.core.View().Free.GPUs) != 0 {
-		t.Fatal("free though memory is in use")
+		t.Fatal("the device is free though its memory is in use")
 	}
 	h.round(status(nil, nil))
 	h.wantStates(amy, job.Succeeded)
 	if len(h.core.View().Free.GPUs) != 2 {
-		t.Fatal("not free")
+		t.Fatal("the devices are not free")
 	}
 }
 
@@ -369,7 +369,7 @@ func TestDeviceWhoseMemoryStaysInUseIsQuarantined(t *testing.T) {
 	}
 	v := h.core.View()
 	if len(v.Free.GPUs) != 1 || v.Quarantined[task.Devices[0]] == "" {
-		t.Fatalf("view = %+v", v)
+		t.Fatalf("view = %+v, want 1 free GPU and the other in quarantine", v)
 	}
 	h.round(status(a, b))
 	if len(h.core.View().Free.GPUs) != 1 {
@@ -393,7 +393,7 @@ func TestForeignMemoryCountsAsTaken(t *testing.T) {
 	}
 }
 
-func TestFaultsAndHealth(t *testing.T) {
+func TestFaultAndHealthDecideOnQuarantine(t *testing.T) {
 	h, _ := real(t)
 	free := func() int { return len(h.core.View().Free.GPUs) }
 	h.round(worker.DeviceFault{Fault: gpu.Fault{UUID: "GPU-a", Severity: gpu.SeverityProgram}})
@@ -406,15 +406,15 @@ func TestFaultsAndHealth(t *testing.T) {
 	h.round(bad)
 	h.round(status(nil, nil))
 	if v := h.core.View(); free() != 1 || v.Quarantined["GPU-a"] != "xid 79 (fallen off the bus)" {
-		t.Fatalf("view = %+v", v)
+		t.Fatalf("view = %+v, want 1 free GPU and GPU-a in quarantine", v)
 	}
 	h.round(worker.DeviceRestored{UUID: "GPU-a"})
 	if free() != 2 {
-		t.Fatal("still in quarantine")
+		t.Fatal("the device is still in quarantine")
 	}
 }
 
-func TestProfileChange(t *testing.T) {
+func TestChangedProfileIsReported(t *testing.T) {
 	h := newHost(t, config(2))
 	s := h.meet(amy, 1)
 	h.run(amy, 1, attempt(1, 1), s, gpus(2))

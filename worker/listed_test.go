@@ -19,7 +19,7 @@ func (h *host) lists(all []gpu.Device) {
 }
 
 // A GPU in quarantine that is lost and found is still in quarantine.
-func TestQuarantineOfALostAndFoundGPU(t *testing.T) {
+func TestLostAndFoundGPUStaysInQuarantine(t *testing.T) {
 	h, _ := real(t)
 	all := h.cfg.Profile.GPUs
 	h.round(fault(gone))
@@ -41,7 +41,7 @@ func TestQuarantineOfALostAndFoundGPU(t *testing.T) {
 }
 
 // A GPU that the driver does not list when the daemon starts is in quarantine once it is listed.
-func TestQuarantineOfAGPUThatIsListedLater(t *testing.T) {
+func TestGPUThatIsListedLaterIsStillInQuarantine(t *testing.T) {
 	h, _ := real(t)
 	all := h.cfg.Profile.GPUs
 	h.round(fault(gone))
@@ -56,19 +56,19 @@ func TestQuarantineOfAGPUThatIsListedLater(t *testing.T) {
 	}
 }
 
-// A GPU that a task holds is not given away when it is lost and found.
-func TestHeldGPUIsLostAndFound(t *testing.T) {
+// A GPU that a task holds is not given to another task when it is lost and found.
+func TestHeldGPUThatIsLostAndFoundStaysHeld(t *testing.T) {
 	h, s := real(t)
 	all := h.cfg.Profile.GPUs
 	h.run(amy, 1, attempt(1, 1), s, gpus(2))
 	h.lists(nil)
 	h.lists(all)
 	if v := h.core.View(); len(v.Free.GPUs) != 0 || len(v.Holders["GPU-a"]) != 1 {
-		t.Fatalf("view = %+v", v)
+		t.Fatalf("view = %+v, want no free GPU and 1 holder of GPU-a", v)
 	}
 }
 
-// What a host had in another boot says nothing about memory.
+// Unfreed memory that was recorded in another boot is forgotten.
 func TestUnfreedMemoryOfAnotherBootIsForgotten(t *testing.T) {
 	h, s := real(t)
 	all := h.cfg.Profile.GPUs

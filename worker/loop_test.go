@@ -1,6 +1,6 @@
 package worker_test
 
-// The loop: it saves many events at once, carries out effects only after the save, and begins and ends.
+// The loop: it saves many events at once, carries out effects only after the save, and starts and ends.
 
 import (
 	"context"
@@ -17,15 +17,15 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// site implements all the parts of a loop, in memory.
+// site implements all parts of a loop, in memory.
 type site struct {
 	t     *testing.T
 	loop  *worker.Loop
 	began time.Time
 
 	mu      sync.Mutex
-	slow    time.Duration                   // how long a save takes; guarded by mu, as all fields below
-	hung    chan struct{}                   // no Save returns before it is closed; nil: they do
+	slow    time.Duration                   // the time of a save; guarded by mu, as all fields below
+	hung    chan struct{}                   // no Save returns before it is closed; nil: all return
 	failing error                           // returned by Save and Load
 	refuse  error                           // returned by Start and Adopt
 	policy  error                           // returned by Admit
@@ -179,7 +179,7 @@ func (s *site) meet() contract.Session {
 	return all[0].Session
 }
 
-// take returns the messages of one type that were sent so far, and drops all others.
+// take returns the sent messages of one type, and drops all others.
 func take[T contract.ToScheduler](s *site) []T {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -220,14 +220,14 @@ func TestLoopSharesOneSaveAmongManyEvents(t *testing.T) {
 	})
 }
 
-// One scheduler sends large job files as fast as it can while the disk is slow. It waits, with few MiB in memory, and what
-// another scheduler sends goes first.
+// One scheduler sends large job files as fast as it can while the disk is slow. It waits, with a few MiB in memory, and
+// messages of another scheduler go first.
 func TestFloodOfOneSchedulerDelaysNobody(t *testing.T) {
 	with(t, func(t *testing.T, s *site) {
 		s.meet()
 		synctest.Wait()
 		s.set(func() { s.slow = 9 * time.Second })
-		s.loop.Deliver(amy, offer(1, attempt(1, 1), cpu)) // the loop waits for the disk now
+		s.loop.Deliver(amy, offer(1, attempt(1, 1), cpu)) // now the loop waits for the disk
 		synctest.Wait()
 		large := start(7, attempt(7, 1), 1, cpu)
 		sp := spec(cpu)
@@ -250,26 +250,26 @@ func TestFloodOfOneSchedulerDelaysNobody(t *testing.T) {
 		before := time.Now()
 		s.loop.Deliver(amy, offer(2, attempt(2, 1), cpu))
 		if time.Since(before) > 0 {
-			t.Error("another scheduler has waited")
+			t.Error("a message of another scheduler had to wait")
 		}
 		s.set(func() { s.slow = 0 })
-		pause(10 * time.Second) // not 9, at which the first save ends: nobody knows which timer fires first
+		pause(10 * time.Second) // not 9 s, when the first save ends: it is undefined which timer fires first
 		if c := take[contract.Commit](s); len(c) != 2 {
 			t.Errorf("%d commits, want 2", len(c))
 		}
 		if <-done; sent != flood {
-			t.Errorf("%d of %d messages were taken", sent, flood)
+			t.Errorf("%d of %d messages were accepted, want all", sent, flood)
 		}
 	})
 }
 
-func TestLoopRunsATask(t *testing.T) {
+func TestLoopRunsATaskToItsEnd(t *testing.T) {
 	with(t, func(t *testing.T, s *site) {
 		session := s.meet()
 		a := attempt(1, 1)
 		s.set(func() { s.slow = time.Millisecond })
 		s.loop.Deliver(amy, offer(9, attempt(9, 1), cpu))
-		synctest.Wait() // the loop is saving, so the next events share a turn
+		synctest.Wait() // the loop is saving, so the next events share a step
 		s.loop.Deliver(amy, offer(1, a, cpu))
 		s.loop.Deliver(amy, start(1, a, session, cpu))
 		pause(10 * time.Millisecond)
@@ -277,7 +277,7 @@ func TestLoopRunsATask(t *testing.T) {
 		s.loop.Deliver(amy, contract.Release{Offer: 9})
 		synctest.Wait()
 		if ev := take[contract.Event](s); len(ev) != 1 || ev[0].Refused == "" {
-			t.Fatalf("a Start that came before its Commit: %+v", ev)
+			t.Fatalf("a Start before its Commit: %+v, want it refused", ev)
 		}
 		a = attempt(2, 1)
 		s.loop.Deliver(amy, offer(2, a, cpu))
@@ -328,13 +328,13 @@ func TestLoopReportsATaskThatTheDriverRefuses(t *testing.T) {
 		synctest.Wait()
 		ev := take[contract.Event](s)
 		if len(ev) != 2 || ev[1].Exit == nil || ev[1].Exit.Code != 125 || ev[1].Exit.Reason != "runner is gone" {
-			t.Fatalf("events = %+v", ev)
+			t.Fatalf("events = %+v, want a second with exit code 125, \"runner is gone\"", ev)
 		}
 		s.set(func() { s.refuse = nil })
 	})
 }
 
-func TestLoopRecoversWithTheDisk(t *testing.T) {
+func TestLoopCommitsAgainOnceTheDiskWorks(t *testing.T) {
 	with(t, func(t *testing.T, s *site) {
 		s.meet()
 		synctest.Wait()
@@ -354,7 +354,7 @@ func TestLoopRecoversWithTheDisk(t *testing.T) {
 	})
 }
 
-func TestLoopRenewsByItself(t *testing.T) {
+func TestLoopRenewsLeasesWithoutEvents(t *testing.T) {
 	with(t, func(t *testing.T, s *site) {
 		s.meet()
 		pause(contract.RenewEvery)
@@ -364,7 +364,7 @@ func TestLoopRenewsByItself(t *testing.T) {
 	})
 }
 
-func TestLoopEnds(t *testing.T) {
+func TestLoopEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -375,7 +375,7 @@ func TestLoopEnds(t *testing.T) {
 		}
 		cancel()
 		if err := <-ended; err != nil {
-			t.Errorf("Run = %v", err)
+			t.Errorf("Run = %v, want nil", err)
 		}
 		for range 5000 { // more events than may wait
 			s.loop.Down(amy)
@@ -386,7 +386,7 @@ func TestLoopEnds(t *testing.T) {
 	})
 }
 
-func TestLoopSaysWhyItCannotBegin(t *testing.T) {
+func TestLoopReportsWhyItCannotStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t)
 		s.failing = errDisk
@@ -405,7 +405,7 @@ func TestLoopSaysWhyItCannotBegin(t *testing.T) {
 }
 
 // A caller with its own clock calls each turn itself, without Run.
-func TestLoopIsDrivenByTurns(t *testing.T) {
+func TestLoopCanBeDrivenByTurns(t *testing.T) {
 	s := newSite(t)
 	now := worker.Moment{Boot: worker.BootTime(time.Hour), Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	loop, err := worker.New(config(1), worker.Parts{
@@ -429,18 +429,19 @@ func TestLoopIsDrivenByTurns(t *testing.T) {
 	}
 	at, ok := loop.Wake()
 	if !ok || at <= now.Boot {
-		t.Fatalf("wake = %v, %v at %v", at, ok, now.Boot)
+		t.Fatalf("wake = %v, %v at %v, want a later time", at, ok, now.Boot)
 	}
 	now.Boot, now.Wall = at, now.Wall.Add(at.Sub(now.Boot))
 	take[contract.Renew](s)
 	loop.Turn(t.Context())
 	if next, _ := loop.Wake(); next <= at {
-		t.Fatalf("wake = %v after a turn at %v", next, at)
+		t.Fatalf("wake = %v after a turn at %v, want a later one", next, at)
 	}
 }
 
-// While the disk hangs the loop goes on: a task that was to start is refused and never starts, another one is cancelled and its
-// end is told, offers are declined with the reason, and leases are renewed. Once the disk answers all is as before.
+// While the disk hangs the loop goes on. A task that was about to start is refused and never starts. Another one is
+// cancelled and its end is reported. Offers are declined with the reason, and leases are renewed. Once the disk works
+// again, so does all the rest.
 func TestLoopGoesOnWhileTheDiskHangs(t *testing.T) {
 	with(t, func(t *testing.T, s *site) {
 		session := s.meet()
@@ -499,7 +500,7 @@ func TestLoopGoesOnWhileTheDiskHangs(t *testing.T) {
 		s.set(func() {
 			for _, call := range s.calls {
 				if call == "start "+starts.String() {
-					t.Error("the start that was refused has started")
+					t.Error("the refused start was carried out")
 				}
 			}
 		})

@@ -13,7 +13,7 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-func TestOfferThatCouldNeverFit(t *testing.T) {
+func TestOfferThatCouldNeverFitIsDeclinedForGood(t *testing.T) {
 	for name, c := range map[string]struct {
 		need job.Resources
 		word string
@@ -37,7 +37,7 @@ func TestOfferThatCouldNeverFit(t *testing.T) {
 	}
 }
 
-func TestOfferCommitHoldsDevices(t *testing.T) {
+func TestCommitHoldsDevices(t *testing.T) {
 	h := newHost(t, config(2))
 	s := h.meet(amy, 1)
 	h.says(amy, offer(1, attempt(1, 1), gpus(2)), offer(2, attempt(2, 1), gpus(1)))
@@ -47,16 +47,16 @@ func TestOfferCommitHoldsDevices(t *testing.T) {
 	}
 	d := one[contract.Decline](h, amy)
 	if d.Offer != 2 || d.Never || d.Reason.Word != job.ReasonResources || len(d.Free.GPUs) != 0 || d.Free.CPUs != 7 {
-		t.Fatalf("decline = %+v", d)
+		t.Fatalf("decline = %+v, want offer 2 declined for now, 7 free CPUs and no GPUs", d)
 	}
 	h.says(amy, contract.Release{Offer: 1})
 	h.says(amy, offer(3, attempt(2, 1), gpus(2)))
 	one[contract.Commit](h, amy)
 }
 
-// A share of a GPU gets the device that its scheduler prefers if that has room, else one that this host chooses. Whole
-// devices are this host's choice.
-func TestOfferPrefersDevice(t *testing.T) {
+// A share of a GPU gets the device that its scheduler prefers if that one has capacity, or else one that this host
+// chooses. Whole devices are this host's choice.
+func TestShareGetsThePreferredDevice(t *testing.T) {
 	share := func(x float64) job.Resources { return job.Resources{CPUs: 1, GPUShare: x} }
 	for name, c := range map[string]struct {
 		need   job.Resources
@@ -87,8 +87,8 @@ func TestOfferPrefersDevice(t *testing.T) {
 	}
 }
 
-// A host says how many tasks hold something of it.
-func TestFreeCountsTasks(t *testing.T) {
+// A host reports how many tasks hold something of it.
+func TestHostReportsItsNumberOfTasks(t *testing.T) {
 	h := newHost(t, config(2))
 	h.meet(amy, 1)
 	tasks := func() int {
@@ -96,7 +96,7 @@ func TestFreeCountsTasks(t *testing.T) {
 		h.pass(time.Second)
 		all := got[contract.Availability](h, amy)
 		if len(all) == 0 {
-			t.Fatal("the host does not say what is free")
+			t.Fatal("the host does not report what is free")
 		}
 		return all[len(all)-1].Free.Tasks
 	}
@@ -150,7 +150,7 @@ func TestResourcesAreHeldBackForAQueuedOffer(t *testing.T) {
 	}
 }
 
-func TestQueuedOfferEndsInTime(t *testing.T) {
+func TestQueuedOfferIsDeclinedAfterItsWait(t *testing.T) {
 	h := newHost(t, config(1))
 	s := h.meet(amy, 1)
 	h.run(amy, 1, attempt(1, 1), s, gpus(1))
@@ -188,7 +188,7 @@ func TestOffersOfOneSchedulerAreBounded(t *testing.T) {
 	}
 }
 
-func TestLateStartAfterALapse(t *testing.T) {
+func TestLateStartIsCarriedOutIfItStillFits(t *testing.T) {
 	for _, taken := range []bool{false, true} {
 		t.Run(fmt.Sprint("taken=", taken), func(t *testing.T) {
 			h := newHost(t, config(1))
@@ -205,10 +205,10 @@ func TestLateStartAfterALapse(t *testing.T) {
 			}
 			e := h.says(amy, start(1, attempt(1, 1), s, gpus(1)))
 			if started := len(e.Start) == 1; started == taken {
-				t.Fatalf("started %v, taken by another %v", started, taken)
+				t.Fatalf("started %v, taken by another %v, want one of the two", started, taken)
 			}
 			if ev := one[contract.Event](h, amy); (ev.Refused != "") != taken {
-				t.Fatalf("event = %+v", ev)
+				t.Fatalf("event = %+v, want Refused only if another has taken the device", ev)
 			}
 		})
 	}
@@ -224,7 +224,7 @@ func TestReleasedOfferCannotBeStarted(t *testing.T) {
 		}
 		h.says(amy, contract.Release{Offer: 1})
 		if e := h.says(amy, start(1, attempt(1, 1), s, gpus(1))); len(e.Start) > 0 {
-			t.Fatalf("started after its release, lapsed before: %v", lapse)
+			t.Fatalf("started after its release; lapsed before: %v", lapse)
 		}
 	}
 }
@@ -249,14 +249,14 @@ func TestDrainingHostDeclinesAndItsTasksGoOn(t *testing.T) {
 	h.jump(time.Second)
 	h.round(worker.Drain{On: true, Reason: "new fans"})
 	if d := one[contract.Decline](h, amy); d.Reason != (job.Reason{Word: job.ReasonNodesDraining, Detail: "new fans"}) || d.Never {
-		t.Fatalf("decline = %+v", d)
+		t.Fatalf("decline = %+v, want draining because of new fans, for now", d)
 	}
 	all := got[contract.Availability](h, amy)
 	if a := all[len(all)-1]; !a.Draining || a.Detail != "new fans" {
-		t.Fatalf("availability = %+v", a)
+		t.Fatalf("availability = %+v, want draining because of new fans", a)
 	}
 	if v := h.core.View(); v.Running != 1 {
-		t.Fatal("the running task does not run any more")
+		t.Fatal("the running task no longer runs")
 	}
 	h.round(worker.Drain{})
 	h.says(amy, offer(3, attempt(3, 1), cpu))
@@ -270,11 +270,11 @@ func TestHostThatIsNoWorkerDeclinesForGood(t *testing.T) {
 	h.meet(amy, 1)
 	h.says(amy, offer(1, attempt(1, 1), cpu))
 	if d := one[contract.Decline](h, amy); !d.Never {
-		t.Fatalf("decline = %+v", d)
+		t.Fatalf("decline = %+v, want it for good", d)
 	}
 }
 
-func TestPolicyIsAskedAtStart(t *testing.T) {
+func TestPolicyRefusesAStart(t *testing.T) {
 	h := newHost(t, config(0))
 	h.refuses = "ada is not known here"
 	s := h.meet(amy, 1)
@@ -303,7 +303,7 @@ func TestQueuedOfferOfAnOldOwnerIsStale(t *testing.T) {
 	}
 }
 
-func TestAvailabilityIsToldOnChangeAndNotTooOften(t *testing.T) {
+func TestAvailabilityIsReportedOnChangeAndNotTooOften(t *testing.T) {
 	h := newHost(t, config(0))
 	h.meet(amy, 1)
 	h.pass(time.Second)

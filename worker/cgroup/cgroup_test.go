@@ -32,7 +32,7 @@ func newTree(t testing.TB, o Options) *Tree {
 		tree.Remove()
 		for _, dir := range tree.Dirs() {
 			if _, err := os.Stat(dir); err == nil {
-				t.Errorf("%s is left", dir)
+				t.Errorf("%s is left after the test", dir)
 			}
 		}
 	})
@@ -71,13 +71,13 @@ var both = []struct {
 	o    Options
 }{{"any", Options{}}, {"v1", Options{NoUnified: true}}}
 
-func TestDenied(t *testing.T) {
+func TestTaskOpensNoOtherDevices(t *testing.T) {
 	for _, b := range both {
 		t.Run(b.name, func(t *testing.T) {
 			tree := newTree(t, b.o)
 			t.Log(tree)
 			if !tree.Bounds(Devices) {
-				t.Skipf("%s bounds no devices", tree)
+				t.Skipf("%s does not restrict devices", tree)
 			}
 			dev := filepath.Join(t.TempDir(), "dev") // the same numbers as /dev/full, which nothing else here uses
 			if err := unix.Mknod(dev, unix.S_IFCHR|0o666, int(unix.Mkdev(1, 7))); err != nil {
@@ -92,18 +92,18 @@ func TestDenied(t *testing.T) {
 					t.Fatal(err)
 				}
 				if status := reap(t, pid); status.Exited() && (status.ExitStatus() == 0) != (name == "open" || name == "but not") {
-					t.Errorf("%s: %d", name, status.ExitStatus())
+					t.Errorf("%s: exit status %d, want 0 only for open and but not", name, status.ExitStatus())
 				}
 				if !tree.Empty(name) {
-					t.Errorf("%s is not empty", name)
+					t.Errorf("%s is not empty after its processes have ended", name)
 				}
 			}
 		})
 	}
 }
 
-// Whoever kills by the directory of a task's group hits no later task.
-func TestNoTaskGetsTheGroupOfAnother(t *testing.T) {
+// A kill by the directory of a task's group never hits a later task.
+func TestEachTaskGetsAGroupOfItsOwn(t *testing.T) {
 	for _, b := range both {
 		t.Run(b.name, func(t *testing.T) {
 			tree, seen := newTree(t, b.o), map[string]bool{}
@@ -114,13 +114,13 @@ func TestNoTaskGetsTheGroupOfAnother(t *testing.T) {
 					t.Fatal(err)
 				}
 				if group := tree.Group(name); group == "" || seen[group] {
-					t.Errorf("%s has the group %q of another", name, group)
+					t.Errorf("%s has no group, or the group %q of another", name, group)
 				} else {
 					seen[group] = true
 				}
 				reap(t, pid)
 				if !tree.Empty(name) {
-					t.Errorf("%s is not empty", name)
+					t.Errorf("%s is not empty after its processes have ended", name)
 				}
 			}
 		})

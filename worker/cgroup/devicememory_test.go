@@ -9,8 +9,8 @@ import (
 
 const capacity = "drm/0000:79:00.0/vram0 34359738368\ndrm/0000:79:00.0/vram1 34359738368\nnvidia/0000:01:00/vidmem 85899345920\nnvidia/0000:81:00/vidmem 85899345920\ndrm/0000:79:00.1/vram0 1\nmem/lowest 5\n\n"
 
-// The regions of a device are those with its address, however it is written, and of no other.
-func TestRegionsOfDevice(t *testing.T) {
+// The regions of a device are those with its address, in whatever form it is written, and no others.
+func TestRegionsOfADeviceHaveItsAddress(t *testing.T) {
 	t.Parallel()
 	for pci, want := range map[string][]string{
 		"0000:79:00.0":          {"drm/0000:79:00.0/vram0", "drm/0000:79:00.0/vram1"},
@@ -34,7 +34,7 @@ func TestRegionsOfDevice(t *testing.T) {
 	}
 }
 
-// A task's group is bounded in each region of its devices, and not where the kernel has no such controller.
+// A task's group is bounded in each region of its devices, unless the kernel lacks that controller.
 func TestDeviceMemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	place := func(t *testing.T, has []string, files ...string) (string, error) {

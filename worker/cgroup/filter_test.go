@@ -1,6 +1,6 @@
 package cgroup
 
-// The program of a device filter, instruction by instruction, and attached to a group where this host permits that.
+// The program of a device filter, instruction by instruction, and attached to a group if this host permits that.
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// permits interprets a device filter, as the kernel would for one access.
+// permits interprets a device filter like the kernel, for one access.
 func permits(t *testing.T, program asm.Instructions, kind, access, major, minor uint32) bool {
 	t.Helper()
 	ctx := map[int16]uint64{0: uint64(access<<16 | kind), 4: uint64(major), 8: uint64(minor)}
@@ -42,20 +42,20 @@ func permits(t *testing.T, program asm.Instructions, kind, access, major, minor 
 			if r[ins.Dst] != uint64(ins.Constant) {
 				to, known := labels[ins.Reference()]
 				if !known || to <= i {
-					t.Fatalf("jump to %q", ins.Reference())
+					t.Fatalf("jump to %q, want a later instruction", ins.Reference())
 				}
 				i = to - 1
 			}
 		default:
-			t.Fatalf("instruction %v", ins)
+			t.Fatalf("unknown instruction %v", ins)
 		}
 	}
 	t.Fatal("the program does not end")
 	return false
 }
 
-// A filter closes a major number but for some minors, and nothing else.
-func TestProgramOfAFilter(t *testing.T) {
+// A filter denies a major number except for some minors, and nothing else.
+func TestFilterDeniesItsMajorNumberOnly(t *testing.T) {
 	many := Closed{Major: 507}
 	for m := range uint32(64) {
 		many.Open = append(many.Open, 3*m)
@@ -83,7 +83,7 @@ func TestProgramOfAFilter(t *testing.T) {
 						t.Errorf("%s: access %d of character device %d:%d is permitted: %t, want %t", name, access, major, minor, got, want)
 					}
 					if !permits(t, program, unix.BPF_DEVCG_DEV_BLOCK, access, major, minor) {
-						t.Errorf("%s: block device %d:%d is closed", name, major, minor)
+						t.Errorf("%s: block device %d:%d is denied", name, major, minor)
 					}
 				}
 			}
@@ -91,8 +91,8 @@ func TestProgramOfAFilter(t *testing.T) {
 	}
 }
 
-// Version 1 has a rule for each minor number that is closed, or one for the major number.
-func TestRulesOfVersion1(t *testing.T) {
+// Version 1 has a rule for each denied minor number, or one for the major number.
+func TestRulesOfVersion1DenyMinorNumbers(t *testing.T) {
 	if got := fmt.Sprint((Closed{Major: 195, Minors: 256}).denials()); got != "[{devices.deny c 195:* rwm}]" {
 		t.Errorf(`a whole major: %s, want "[{devices.deny c 195:* rwm}]"`, got)
 	}
@@ -101,13 +101,13 @@ func TestRulesOfVersion1(t *testing.T) {
 	}
 }
 
-// A task may open the files of its own devices only, whether they were there before it or not.
-func TestDevicesOfATask(t *testing.T) {
+// A task may open the files of its own devices only, whether they existed before it or not.
+func TestTaskOpensItsOwnDevicesOnly(t *testing.T) {
 	for _, b := range both {
 		t.Run(b.name, func(t *testing.T) {
 			tree := newTree(t, b.o)
 			if !tree.Bounds(Devices) {
-				t.Skipf("%s bounds no devices", tree)
+				t.Skipf("%s does not restrict devices", tree)
 			}
 			t.Logf("version 2 filters devices: %t", tree.find(Devices) == nil)
 			dir := t.TempDir()
@@ -121,7 +121,7 @@ func TestDevicesOfATask(t *testing.T) {
 				t.Fatal(err)
 			}
 			own := Limits{Closed: []Closed{{Major: 195, Minors: 256}, {Major: 507, Minors: 8192, Open: []uint32{21, 22}}}}
-			// Without a driver, open fails with ENXIO if it is allowed, and with EPERM if it is not. mknod always does.
+			// Without a driver, an allowed open fails with ENXIO and a denied one with EPERM. mknod is always denied.
 			script := `cd "$1"; read x <go
 for f in 21 22 23 4322 8191; do cat $f 2>&1 | grep -q 'not permitted' && echo $f closed || echo $f open; done >out
 mknod mine c 507 23 2>/dev/null; test -e mine && cat mine 2>&1 | grep -v 'not permitted' >>out; exit 0`
@@ -143,7 +143,7 @@ mknod mine c 507 23 2>/dev/null; test -e mine && cat mine 2>&1 | grep -v 'not pe
 				t.Errorf("%q, %v, want %q", got, err, want)
 			}
 			if !tree.Empty("task") {
-				t.Error("the group is not empty")
+				t.Error("the group is not empty after its processes have ended")
 			}
 		})
 	}

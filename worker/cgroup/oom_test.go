@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// The kernel's counters of version 2, as files: an OOM kill of any process of the task counts, exactly, also if its main
-// process goes on. The kernel adds up the task's own subgroups.
-func TestOOMKillsOfVersion2(t *testing.T) {
+// The kernel's counters of version 2, as files. An OOM kill of any process of the task counts exactly, even if the main
+// process goes on. The kernel adds the task's own subgroups.
+func TestOOMKillsOfVersion2AreExact(t *testing.T) {
 	t.Parallel()
 	tree := &Tree{unified: t.TempDir()}
 	for name, c := range map[string]struct {
@@ -29,7 +29,7 @@ func TestOOMKillsOfVersion2(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n, exact := tree.OOMKills(name); n != c.kills || !exact || tree.FullMemory(name) != c.full {
-			t.Errorf("%s: %d kills, exact %t, full %t", name, n, exact, tree.FullMemory(name))
+			t.Errorf("%s: %d kills, exact %t, full %t, want the counts of the case", name, n, exact, tree.FullMemory(name))
 		}
 	}
 	if n, _ := tree.OOMKills("absent"); n != -1 {

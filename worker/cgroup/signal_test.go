@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// A task forks as fast as it can. All of its processes get the signal, including those that are being forked.
-func TestSignalReachesWhatIsForked(t *testing.T) {
+// A task forks as fast as it can. All its processes get the signal, including those that are being forked.
+func TestSignalReachesForkedProcesses(t *testing.T) {
 	within := func(t *testing.T, tree *Tree, what string, holds func() bool) {
 		t.Helper()
 		for end := time.Now().Add(10 * time.Second); !holds(); time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				n := len(tree.Members("forks"))
 				tree.Signal("forks", syscall.SIGKILL)
-				t.Fatalf("%s: %d processes", what, n)
+				t.Fatalf("%s: still %d processes after the time-out", what, n)
 			}
 		}
 	}

@@ -24,7 +24,7 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-// inner is a driver that records the requests it gets.
+// inner is a driver that records its requests.
 type inner struct {
 	mu      sync.Mutex
 	started []worker.Task // guarded by mu
@@ -119,7 +119,7 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// run starts a driver on what is on disk.
+// run starts a driver on the files on disk.
 func (r *rig) run() {
 	r.t.Helper()
 	r.d = New(r.cfg, Needs{
@@ -133,7 +133,6 @@ func (r *rig) run() {
 	r.stop = func() { cancel(); <-done }
 }
 
-// upload makes a tree that another node holds.
 // putAs stores a chunk that a user uploads.
 func putAs(t *testing.T, s *upload.Store, user string, data []byte) upload.Ref {
 	t.Helper()
@@ -144,6 +143,7 @@ func putAs(t *testing.T, s *upload.Store, user string, data []byte) upload.Ref {
 	return upload.Ref{Hash: upload.Sum(data), Size: size}
 }
 
+// upload makes a tree that another node holds.
 func (r *rig) upload(files map[string]string) (string, *upload.Store) {
 	r.t.Helper()
 	s := upload.NewStore(upload.Config{Dir: r.t.TempDir(), Most: 1 << 30}, slog.New(slog.DiscardHandler))
@@ -171,13 +171,13 @@ func (r *rig) task(n int, spec job.Spec) worker.Task {
 	}
 }
 
-// next returns the next event that does not only report what a task waits for.
+// next returns the next event, except for reports of what a task waits for.
 func (r *rig) next() worker.DriverEvent {
 	r.t.Helper()
 	return r.event(func(e worker.DriverEvent) bool { return e.Detail == "" })
 }
 
-// event returns the next event that fits. It drops those before it.
+// event returns the next matching event. It drops those before it.
 func (r *rig) event(is func(worker.DriverEvent) bool) worker.DriverEvent {
 	r.t.Helper()
 	late := time.NewTimer(20 * time.Second)
@@ -189,13 +189,13 @@ func (r *rig) event(is func(worker.DriverEvent) bool) worker.DriverEvent {
 				return e
 			}
 		case <-late.C:
-			r.t.Fatal("no event")
+			r.t.Fatal("no event within the time-out")
 			return worker.DriverEvent{}
 		}
 	}
 }
 
-// begun waits until the inner driver has been asked to start the attempt, and returns the task that it was given.
+// begun waits until the inner driver is asked to start the attempt, and returns the task that it got.
 func (r *rig) begun(a job.Attempt) worker.Task {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
@@ -208,11 +208,11 @@ func (r *rig) begun(a job.Attempt) worker.Task {
 			return t
 		}
 	}
-	r.t.Fatal("it was not started")
+	r.t.Fatal("the task was not started within the time-out")
 	return worker.Task{}
 }
 
-// scratch makes the directory of a started task, as the inner driver would.
+// scratch makes the directory of a started task, like the inner driver would.
 func (r *rig) scratch(t worker.Task, files map[string]string) string {
 	r.t.Helper()
 	dir := r.cfg.scratch(t.Attempt)
@@ -266,7 +266,7 @@ func pack(t *testing.T, p Place, base bool, globs ...string) (string, error) {
 	}
 }
 
-func TestTaskWithoutFilesLeavesDiskAlone(t *testing.T) {
+func TestTaskWithoutFilesDoesNotUseTheDisk(t *testing.T) {
 	r := newRig(t)
 	k := r.task(1, job.Spec{})
 	if err := r.d.Start(k); err != nil {
@@ -276,7 +276,7 @@ func TestTaskWithoutFilesLeavesDiskAlone(t *testing.T) {
 	r.d.Driven(exited(k.Attempt))
 	r.next()
 	if _, err := os.Stat(r.cfg.staging()); err == nil {
-		t.Error("the staging directory was made")
+		t.Error("the staging directory exists")
 	}
 }
 
@@ -363,7 +363,7 @@ func TestProgressIsReported(t *testing.T) {
 	}
 }
 
-func TestTaskEndsWhileFilesAreFetched(t *testing.T) {
+func TestTaskThatEndsDuringItsTransferIsNotStarted(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		spec  func(*rig, *worker.Task)
@@ -384,7 +384,7 @@ func TestTaskEndsWhileFilesAreFetched(t *testing.T) {
 			r.holder = away{holder{s}, make(chan struct{}), make(chan struct{}, 1)}
 			k := r.task(1, job.Spec{Tree: tree})
 			if c.name == "nobody" && os.Getuid() != 0 {
-				t.Skip("only root runs tasks of others")
+				t.Skip("only root runs tasks of other users")
 			}
 			if c.spec != nil {
 				c.spec(r, &k)
@@ -397,10 +397,10 @@ func TestTaskEndsWhileFilesAreFetched(t *testing.T) {
 			}
 			e := r.next()
 			if e.Kind != worker.DriverFailed || e.Exit.State != c.state || !strings.Contains(e.Exit.Reason, c.says) || e.Exit.Started {
-				t.Errorf("%+v", e)
+				t.Errorf("got %+v, want a failed task that never started, with the reason of the case", e)
 			}
 			if len(r.inner.started) != 0 {
-				t.Error("it was started")
+				t.Error("the task was started")
 			}
 			if entries, err := os.ReadDir(r.cfg.staging()); err != nil || len(entries) != 0 {
 				t.Errorf("left behind: %v, %v, want no error and none", entries, err)
@@ -409,7 +409,7 @@ func TestTaskEndsWhileFilesAreFetched(t *testing.T) {
 	}
 }
 
-func TestNextDaemonContinues(t *testing.T) {
+func TestNextDaemonContinuesATransfer(t *testing.T) {
 	r := newRig(t)
 	tree, s := r.upload(map[string]string{"a": "1"})
 	h := away{holder{s}, make(chan struct{}), make(chan struct{}, 1)}
@@ -423,7 +423,7 @@ func TestNextDaemonContinues(t *testing.T) {
 	r.run()
 	found, err := r.d.Adopt(t.Context())
 	if err != nil || len(found) != 1 || found[0].Attempt != k.Attempt || found[0].Kind != worker.DriverStarting {
-		t.Fatalf("adopted %+v, %v", found, err)
+		t.Fatalf("adopted %+v, %v, want the attempt that starts", found, err)
 	}
 	close(h.there)
 	got := r.begun(k.Attempt)
@@ -447,7 +447,7 @@ func TestNextDaemonContinues(t *testing.T) {
 	}
 }
 
-func TestKeep(t *testing.T) {
+func TestMatchingFilesAreKept(t *testing.T) {
 	r := newRig(t)
 	k := r.task(1, job.Spec{Download: []string{"ckpt/*", "log", "none/*", "up/*", "**/deep.txt", "out"}})
 	if err := r.d.Start(k); err != nil {
@@ -506,9 +506,9 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// TestKeepAfterKill kills a daemon after it has moved the files of a task and before it has recorded that. The next
+// TestNextDaemonFindsFilesThatWereBeingKept kills a daemon after it has moved the files of a task and before it has recorded that. The next
 // daemon finds the files in their new place, and reports none of them as missing.
-func TestKeepAfterKill(t *testing.T) {
+func TestNextDaemonFindsFilesThatWereBeingKept(t *testing.T) {
 	r := newRig(t)
 	k := r.task(1, job.Spec{Download: []string{"ckpt", "ckpt/*", "none"}})
 	if err := r.d.Start(k); err != nil {
@@ -574,13 +574,13 @@ func TestTreeIsBounded(t *testing.T) {
 	}
 }
 
-func TestReadAsTheUser(t *testing.T) {
+func TestFilesAreReadAsTheUser(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("only root can read as another")
+		t.Skip("only root can read as another user")
 	}
 	r := newRig(t)
 	dir := t.TempDir()
-	for at := dir; at != os.TempDir(); at = filepath.Dir(at) { // others may enter
+	for at := dir; at != os.TempDir(); at = filepath.Dir(at) { // so that others may enter
 		if err := os.Chmod(at, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -604,6 +604,6 @@ func TestReadAsTheUser(t *testing.T) {
 		t.Errorf("read %q, %v, want os.ErrPermission", names, err)
 	}
 	if text, err := os.ReadFile(filepath.Join(dir, "secret")); err != nil || string(text) != "secret" {
-		t.Errorf("this process lost its rights: %v", err)
+		t.Errorf("this process lost its own rights: %v", err)
 	}
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
-// Nothing is copied from a working directory that its user has replaced by a link to where the user may not go, and
-// nothing of the kernel from one that the user may name.
-func TestHostilePlaces(t *testing.T) {
+// Nothing is copied from a working directory that its user has replaced by a link to a directory that is closed to the
+// user. Nothing is copied from a directory of the kernel that the user may name.
+func TestNothingIsCopiedFromClosedDirectories(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: acts as another user")
 	}
@@ -31,7 +31,7 @@ func TestHostilePlaces(t *testing.T) {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	closed, link := filepath.Join(dir, "closed"), filepath.Join(dir, "link")
-	inner := filepath.Join(closed, "inner")                            // open to all but for the directory above
+	inner := filepath.Join(closed, "inner")                            // open to all except for the directory above
 	err = errors.Join(os.Chmod(dir, 0o755), os.MkdirAll(inner, 0o755), //nolint:gosec // open on purpose
 		os.WriteFile(filepath.Join(inner, "secret"), []byte("x"), 0o644)) //nolint:gosec // as above
 	if err != nil {
@@ -67,13 +67,13 @@ func TestHostilePlaces(t *testing.T) {
 	for _, glob := range []string{"proc/version", "proc/sys/kernel/*", "sys/kernel/*", "dev/null", fmt.Sprintf("proc/%d/maps", os.Getpid()), fmt.Sprintf("proc/%d/cwd/*", process.Process.Pid)} {
 		names, err := pack(t, Place{dir: "/", account: who}, false, glob)
 		if !errors.Is(err, ErrNone) || strings.Contains(names, "=") {
-			t.Errorf("%s: %q, %v", glob, names, err)
+			t.Errorf("%s: %q, %v, want ErrNone and no files", glob, names, err)
 		}
 	}
 }
 
-// Files are kept with the rights of the task's user: even the directories that are made for them are the user's.
-func TestKeptByTheUser(t *testing.T) {
+// Files are kept with the rights of the task's user: even the directories that are made for them belong to the user.
+func TestFilesAreKeptWithTheRightsOfTheUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: acts as another user")
 	}
@@ -110,12 +110,12 @@ func TestKeptByTheUser(t *testing.T) {
 			t.Fatal(err)
 		}
 		if st, ok := info.Sys().(*syscall.Stat_t); !ok || st.Uid != uid {
-			t.Errorf("%s is owned by %d", name, st.Uid)
+			t.Errorf("%s is owned by %d, want the user", name, st.Uid)
 		}
 	}
 }
 
-// A FIFO where a directory is looked for is not opened: without a writer that would block the thread for ever, and with it
+// A FIFO in place of a directory is not opened. Without a writer the open would block the thread for ever, and with it
 // the end of the task and the start of the next daemon.
 func TestNoFIFOIsOpened(t *testing.T) {
 	dir := t.TempDir()
@@ -130,7 +130,7 @@ func TestNoFIFOIsOpened(t *testing.T) {
 		t.Fatal(err)
 	}
 	opened := make(chan error, 1)
-	go func() { // waits until somebody opens the FIFO to read from it, who would else have waited for this
+	go func() { // waits until the FIFO is opened to read, which would have blocked without this
 		f, err := os.OpenFile(fifo, os.O_WRONLY, 0)
 		opened <- errors.Join(err, f.Close())
 	}()
@@ -147,7 +147,7 @@ func TestNoFIFOIsOpened(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	// as if a directory was there a moment before
+	// As if a directory had been there a moment before.
 	if names, err := fs.ReadDir(listingOf(root), "f"); !errors.Is(err, syscall.ENOTDIR) {
 		t.Errorf("list: %v, %v, want syscall.ENOTDIR", names, err)
 	}
@@ -156,7 +156,7 @@ func TestNoFIFOIsOpened(t *testing.T) {
 	}
 	select {
 	case err := <-opened:
-		t.Errorf("the FIFO was opened, %v", err)
+		t.Errorf("the FIFO was opened: %v", err)
 	default:
 		f, err := os.OpenFile(fifo, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 		if err != nil {

@@ -17,8 +17,8 @@ import (
 )
 
 // TestListingIsBounded checks that the directories that are listed at the same time may not have too many files
-// together. Those are a directory and the directories that it is in. The same number of files in directories that are
-// listed one after the other is allowed.
+// together. These are a directory and its parents. The same number of files in directories that are listed one after
+// the other is allowed.
 func TestListingIsBounded(t *testing.T) {
 	walk := func(tree fstest.MapFS) (n int, err error) {
 		err = fs.WalkDir(&listing{FS: tree}, ".", func(_ string, _ fs.DirEntry, err error) error {
@@ -60,15 +60,15 @@ func TestMatchIsBounded(t *testing.T) {
 		t.Errorf("all of them by name: %v, want ErrTooMany", err)
 	}
 	if names, err := find("**/1*0"); err != nil || len(names) == 0 {
-		t.Errorf("some of them: %d, %v", len(names), err)
+		t.Errorf("matches of some files: %d, %v, want some and no error", len(names), err)
 	}
 	if names, err := find("*"); err != nil || len(names) != 1 {
 		t.Errorf("the directory: %d, %v, want no error and 1", len(names), err)
 	}
 }
 
-// TestPackOnce checks that a file that several globs match is packed once.
-func TestPackOnce(t *testing.T) {
+// TestFileThatSeveralGlobsMatchIsPackedOnce checks that a file that several globs match is packed once.
+func TestFileThatSeveralGlobsMatchIsPackedOnce(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"a/b/one", "a/two", "three"} {
 		if err := errors.Join(os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755), os.WriteFile(filepath.Join(dir, name), nil, 0o600)); err != nil {

@@ -7,11 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestCopiesAreSpreadOverDisk(t *testing.T) {
+func TestCopiesAreSpreadOverTheDisk(t *testing.T) {
 	c := Config{Dir: t.TempDir()}
 	var fs unix.Statfs_t
 	if err := unix.Statfs(c.Dir, &fs); err != nil || fs.Type != unix.EXT4_SUPER_MAGIC {
-		t.Skip("the directory for tests is not on ext4, which alone has the attribute")
+		t.Skip("the directory for tests is not on ext4, the only file system with the attribute")
 	}
 	if err := makeStaging(c); err != nil {
 		t.Fatal(err)

@@ -1,6 +1,6 @@
 package leaseclock
 
-// Jumps, drift and the cases between. Only TestReadHost reads a clock, and no test sets one.
+// Jumps, drift and the cases between. Only TestClockOfThisHostAdvances reads a clock, and no test sets one.
 
 import (
 	"math"
@@ -17,15 +17,15 @@ const (
 	wallAtBoot = 1_700_000_000 * sec
 )
 
-// host has the two clocks of a host. They advance only when the test says so.
+// host has the two clocks of a host. They advance only as the test says.
 type host struct{ boot, skew time.Duration }
 
 func newHost() *host { return &host{boot: 24 * time.Hour, skew: wallAtBoot} }
 
 func (h *host) read() Reading { return Reading{Boot: h.boot, Wall: h.boot + h.skew} }
 
-// pass advances the clocks in steps, while the wall clock gains a share of each step. It returns the jumps that the
-// watch reports.
+// pass advances the clocks in steps. The wall clock gains a share of each step. It returns the jumps that the watch
+// reports.
 func (h *host) pass(w *Watch, d, step time.Duration, gain float64) (jumps []time.Duration) {
 	for end := h.boot + d; h.boot < end; {
 		h.boot += step
@@ -37,7 +37,7 @@ func (h *host) pass(w *Watch, d, step time.Duration, gain float64) (jumps []time
 	return jumps
 }
 
-func TestWatch(t *testing.T) {
+func TestWatchReportsJumps(t *testing.T) {
 	t.Parallel()
 	set := func(by time.Duration) func(*host, *Watch) []time.Duration {
 		return func(h *host, w *Watch) []time.Duration {
@@ -59,7 +59,7 @@ func TestWatch(t *testing.T) {
 	tests := []struct {
 		name string
 		do   func(*host, *Watch) []time.Duration
-		want []time.Duration // within 0.1 s
+		want []time.Duration // to 0.1 s
 	}{
 		{"nothing", slew(time.Hour, sec, 0), nil},
 		{"forward by 4.9 s", set(4900 * time.Millisecond), nil},
@@ -102,8 +102,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestSince compares the skew of a deadline with the reference.
-func TestSince(t *testing.T) {
+// TestSinceAgreesWithTheReference compares the skew of a deadline with the reference.
+func TestSinceAgreesWithTheReference(t *testing.T) {
 	t.Parallel()
 	w := &Watch{}
 	w.Look(Reading{Wall: wallAtBoot})
@@ -121,9 +121,9 @@ func TestSince(t *testing.T) {
 	}
 }
 
-// TestClock checks that a pause counts as time that passed. A deadline from before the pause is earlier on the host's
+// TestClockCountsPauses checks that a pause counts as time that passed. A deadline from before the pause is earlier on the host's
 // own clock by the length of the pause.
-func TestClock(t *testing.T) {
+func TestClockCountsPauses(t *testing.T) {
 	t.Parallel()
 	h := newHost()
 	c := New(h.read)
@@ -152,7 +152,7 @@ func TestClock(t *testing.T) {
 		t.Errorf("set forward by two hours: %s passed, want %v", now-began, 2*time.Hour+130*sec)
 	}
 	if boot, _ := c.OnHost(deadline); boot != h.boot+170*sec-2*time.Hour {
-		t.Errorf("deadline in %s", boot-h.boot)
+		t.Errorf("deadline in %s, want 170 s less the two hours", boot-h.boot)
 	}
 	if boot, _ := c.OnHost(1); boot != 1 {
 		t.Errorf("a deadline before the boot is at %s, want 1ns", boot)
@@ -171,15 +171,15 @@ func TestClockNeverGoesBack(t *testing.T) {
 			h.skew = time.Duration(rapid.Int64Range(-1<<61, math.MaxInt64-1<<50).Draw(t, "skew"))
 			now := c.Now()
 			if now < before || now-before < h.boot-boot {
-				t.Fatalf("clock went from %s to %s while %s passed", before, now, h.boot-boot)
+				t.Fatalf("the clock went from %s to %s while %s passed", before, now, h.boot-boot)
 			}
 			before, boot = now, h.boot
 		}
 	})
 }
 
-// TestReader interrupts a reading between the two clocks.
-func TestReader(t *testing.T) {
+// TestReaderSurvivesInterruptions interrupts a reading between the two clocks.
+func TestReaderSurvivesInterruptions(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name  string
@@ -217,12 +217,12 @@ func TestReader(t *testing.T) {
 	}
 }
 
-func TestReadHost(t *testing.T) {
+func TestClockOfThisHostAdvances(t *testing.T) {
 	t.Parallel()
 	c := New(Reader())
 	before := c.Now()
 	if now := c.Now(); now < before || now-before > time.Hour {
-		t.Errorf("from %s to %s", before, now)
+		t.Errorf("the clock went from %s to %s", before, now)
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// BenchmarkRound measures 100 tasks of three processes in groups of version 2, each with a GPU of eight. The aim is 25 ms:
-// 0.5 % of a core, once in five seconds.
+// BenchmarkRound measures 100 tasks of three processes in groups of version 2, each with one of eight GPUs. The aim is
+// 25 ms: 0.5 % of a core, once in five seconds.
 func BenchmarkRound(b *testing.B) {
 	h := newFakeHost(b)
 	m := New(Config{Proc: filepath.Join(h.dir, "proc"), Sys: filepath.Join(h.dir, "sys")}, Needs{}, nil)
@@ -34,7 +34,7 @@ func BenchmarkRound(b *testing.B) {
 	for b.Loop() {
 		for _, t := range tasks {
 			if r := m.kernel.measure(t, &m.finder, m.kernel.processes); !r.knowCPU || !r.knowIO {
-				b.Fatalf("reading: %+v", r)
+				b.Fatalf("reading: %+v, want CPU and I/O known", r)
 			}
 		}
 	}
@@ -46,7 +46,7 @@ func BenchmarkEnd(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if m.End(job.Attempt{Job: job.NewID(1, 2), N: 1}, time.Second, 1<<30) == nil {
-			b.Fatal("no report")
+			b.Fatal("no report, want a report")
 		}
 	}
 }

@@ -42,7 +42,7 @@ func (h *fakeHost) write(name, text string) {
 	}
 }
 
-// process writes the files of a process with a name that tries to look like other fields. CPU times are in ticks.
+// process writes the files of a process. Its name tries to look like other fields. CPU times are in ticks.
 func (h *fakeHost) process(pid, parent, session int, cpu [4]int, threads, pages int, read, written int) {
 	h.t.Helper()
 	h.write(fmt.Sprintf("proc/%d/stat", pid), fmt.Sprintf("%d (a) Z 1 (b) S %d 7 %d 0 -1 0 0 0 0 0 %d %d %d %d 20 0 %d 0 100 4096 %d 0 0 0\n",
@@ -63,7 +63,7 @@ func (h *fakeHost) measure(t *taskState) reading {
 var attempt = job.Attempt{Job: job.NewID(1, 2), Task: 3, N: 1}
 
 // A task in a group of version 2 is measured by the group, however many processes it has had.
-func TestGroupOfVersion2(t *testing.T) {
+func TestTaskIsMeasuredByItsGroupOfVersion2(t *testing.T) {
 	h := newFakeHost(t)
 	group := "cgroup/unified/muster/tasks/j.3.1"
 	h.write("proc/70/cgroup", "0::/muster/tasks/j.3.1/own\n") // the task has made a group of its own
@@ -78,12 +78,12 @@ func TestGroupOfVersion2(t *testing.T) {
 	s := newTaskState(Task{Attempt: attempt, PID: 70, Group: filepath.Join(h.dir, "cgroup/unified/muster/tasks")}, time.Now())
 	r := h.measure(s)
 	if !r.alive || r.cpu != 2.5 || r.memory != 4000 || r.pids != 9 || r.read != 300 || r.written != 30 || !r.knowCPU || !r.knowMemory || !r.knowPIDs || !r.knowIO {
-		t.Errorf("reading: %+v", r)
+		t.Errorf("reading: %+v, want CPU 2.5, memory 4000, 9 processes and I/O of 300 and 30 bytes", r)
 	}
 }
 
-// A task without limits is in no group of memory and pids of its own: the group there is that of all tasks.
-func TestGroupsThatOthersShare(t *testing.T) {
+// A task without limits has no group of its own for memory and pids: that group contains all tasks.
+func TestSharedGroupsDoNotMeasureATask(t *testing.T) {
 	h := newFakeHost(t)
 	h.write("proc/70/cgroup", "0::/\n5:freezer:/muster/tasks/1\n4:pids:/muster\n3:memory:/muster\n2:cpu,cpuacct:/muster/tasks/8\n")
 	h.write("cgroup/freezer/muster/tasks/1/cgroup.procs", "70\n")
@@ -97,18 +97,18 @@ func TestGroupsThatOthersShare(t *testing.T) {
 	if r.cpu != 3 || r.memory != float64(10*os.Getpagesize()) || r.pids != 4 {
 		t.Errorf("reading: %+v, want cpu 3, memory %v and pids 4", r, float64(10*os.Getpagesize()))
 	}
-	// The group was used before: what it counted then is not of this task.
+	// The group was used before. Its earlier counts do not belong to this task.
 	now := time.Now()
 	s.take(now, r, nil)
 	h.write("cgroup/cpuacct/muster/tasks/8/cpuacct.usage", "4500000000\n")
 	s.take(now.Add(Every), h.measure(s), nil)
 	if s.cpu.total != 1.5 || math.Abs(s.newest.Values[usage.CPU]-0.3) > 1e-9 {
-		t.Errorf("CPU time %g, CPUs %g", s.cpu.total, s.newest.Values[usage.CPU])
+		t.Errorf("CPU time %g, CPUs %g, want 1.5 and 0.3", s.cpu.total, s.newest.Values[usage.CPU])
 	}
 }
 
 // Version 1 with groups of its own.
-func TestGroupsOfVersion1(t *testing.T) {
+func TestTaskIsMeasuredByItsGroupsOfVersion1(t *testing.T) {
 	h := newFakeHost(t)
 	h.write("proc/70/cgroup", "5:freezer:/muster/tasks/1\n4:pids:/muster/tasks/2\n3:memory:/muster/tasks/3\n2:cpu,cpuacct:/muster/tasks/8\n")
 	h.write("cgroup/freezer/muster/tasks/1/cgroup.procs", "70\n")
@@ -117,24 +117,24 @@ func TestGroupsOfVersion1(t *testing.T) {
 	h.write("cgroup/memory/muster/tasks/3/memory.stat", "inactive_file 1\ntotal_inactive_file 3000\n")
 	h.write("cgroup/pids/muster/tasks/2/pids.current", "5\n")
 	s := newTaskState(Task{Attempt: attempt, PID: 70, Group: filepath.Join(h.dir, "cgroup/freezer/muster/tasks")}, time.Now())
-	if r := h.measure(s); r.cpu != 3 || r.memory != 5000 || r.pids != 5 || r.knowIO { // the process has no io that can be read
-		t.Errorf("reading: %+v", r)
+	if r := h.measure(s); r.cpu != 3 || r.memory != 5000 || r.pids != 5 || r.knowIO { // the I/O of the process cannot be read
+		t.Errorf("reading: %+v, want CPU 3, memory 5000, 5 processes and unknown I/O", r)
 	}
 }
 
-// Without a control group a task is its process, the descendants of that, and its session.
-func TestTaskWithoutGroups(t *testing.T) {
+// Without a control group a task is its process, the descendants of it, and its session.
+func TestTaskWithoutGroupsIsMeasuredByItsProcesses(t *testing.T) {
 	h := newFakeHost(t)
 	h.process(70, 1, 70, [4]int{100, 50, 25, 25}, 2, 10, 1000, 1) // 2 s
 	h.process(71, 70, 71, [4]int{100, 0, 0, 0}, 1, 5, 0, 2)       // its child, in another session
-	h.process(72, 1, 70, [4]int{0, 100, 0, 0}, 1, 5, 0, 4)        // adopted by another, of its session
-	h.process(80, 1, 80, [4]int{9000, 0, 0, 0}, 9, 900, 9, 9)     // of nobody
+	h.process(72, 1, 70, [4]int{0, 100, 0, 0}, 1, 5, 0, 4)        // adopted by another process, of its session
+	h.process(80, 1, 80, [4]int{9000, 0, 0, 0}, 9, 900, 9, 9)     // not of the task
 	s := newTaskState(Task{Attempt: attempt, PID: 70}, time.Now())
 	r := h.measure(s)
 	if r.cpu != 4 || r.memory != float64(20*os.Getpagesize()) || r.pids != 4 || r.read != 1000 || r.written != 7 {
-		t.Errorf("reading: %+v", r)
+		t.Errorf("reading: %+v, want CPU 4, 20 pages, 4 processes and I/O of 1000 and 7 bytes", r)
 	}
-	// A process that ends outside of the family takes its count with it. The total does not fall.
+	// A process that leaves the family and ends takes its counts with it. The total does not fall.
 	now := time.Now()
 	s.take(now, r, nil)
 	if err := os.RemoveAll(filepath.Join(h.dir, "proc/72")); err != nil {
@@ -147,16 +147,16 @@ func TestTaskWithoutGroups(t *testing.T) {
 	if s.cpu.total != 5 {
 		t.Errorf("CPU time %g, want 5", s.cpu.total)
 	}
-	// A task that is gone has no sample, and not one of 0.
+	// A task that has ended has no sample, not a sample of 0.
 	gone := newTaskState(Task{Attempt: attempt, PID: 99}, time.Now())
 	gone.take(now, h.measure(gone), nil)
 	if r := gone.report(0, 0); r.Samples != 0 || usage.Known(r.CPU) {
-		t.Errorf("report of a task that was never seen: %+v", r)
+		t.Errorf("report of a task that was never measured: %+v, want no samples", r)
 	}
 }
 
-// A container is in the group that its engine has made, unless that is a group of others too.
-func TestGroupOfAContainer(t *testing.T) {
+// A container is in the group that its engine has made, unless other processes share that group.
+func TestContainerIsMeasuredByItsOwnGroup(t *testing.T) {
 	h := newFakeHost(t)
 	h.write("cgroup/unified/docker/c/cgroup.procs", "70\n")
 	h.write("cgroup/unified/docker/c/cpu.stat", "usage_usec 1000000\n")
@@ -171,13 +171,13 @@ func TestGroupOfAContainer(t *testing.T) {
 	}
 }
 
-func TestHost(t *testing.T) {
+func TestUseOfAHost(t *testing.T) {
 	h := newFakeHost(t)
 	k, _ := h.kernel()
 	s := newHostState()
 	now := time.Now()
 	if v := s.measure(k, now).Values; usage.Known(v[usage.CPU]) || usage.Known(v[usage.Memory]) || usage.Known(v[usage.Read]) || usage.Known(v[usage.Sent]) {
-		t.Errorf("values without files: %v", v)
+		t.Errorf("values without files: %v, want all unknown", v)
 	}
 	h.write("sys/block/sda/size", "1")
 	h.write("sys/block/dm-0/size", "1")
@@ -220,7 +220,7 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// pass measures again and again for a time.
+// pass measures again and again for this time.
 func (r *rig) pass(t *testing.T, d time.Duration) {
 	for range d / Every {
 		time.Sleep(Every)
@@ -233,7 +233,7 @@ func (r *rig) idle(uuid string) time.Time {
 }
 
 // A GPU is idle if one task has held it for 15 minutes, and each value of that time is known and below 5 %.
-func TestIdleGPU(t *testing.T) {
+func TestGPUIsIdleAfter15MinutesOfLittleUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		at := func(percent int) []gpu.Status {
@@ -242,7 +242,7 @@ func TestIdleGPU(t *testing.T) {
 		r.gpus = at(0)
 		r.pass(t, time.Hour)
 		if !r.idle("g").IsZero() {
-			t.Error("a GPU that nobody holds is free, not idle")
+			t.Error("a GPU without a holder counts as idle")
 		}
 		r.running = []Task{{Attempt: attempt, PID: 99, Devices: []string{"g"}}}
 		since := time.Now().Add(Every)
@@ -257,25 +257,25 @@ func TestIdleGPU(t *testing.T) {
 		r.gpus = at(5)
 		r.pass(t, Every)
 		if !r.idle("g").IsZero() {
-			t.Error("5 % is not idle")
+			t.Error("idle with 5 %")
 		}
 		r.gpus = at(4)
 		r.pass(t, 16*time.Minute)
 		if r.idle("g").IsZero() {
-			t.Error("4 % is idle")
+			t.Error("not idle with 4 %")
 		}
 		r.gpus = at(-1)
 		r.pass(t, Every)
 		r.gpus = at(4)
 		r.pass(t, 10*time.Minute)
 		if !r.idle("g").IsZero() {
-			t.Error("idle although one of the last 15 minutes is not known")
+			t.Error("idle although one of the last 15 minutes is unknown")
 		}
 		r.pass(t, 6*time.Minute)
 		r.age = time.Minute
 		r.pass(t, Every)
 		if !r.idle("g").IsZero() {
-			t.Error("idle by a status of a minute ago")
+			t.Error("idle by a status that is a minute old")
 		}
 		r.age = 0
 		r.pass(t, 16*time.Minute)
@@ -284,13 +284,13 @@ func TestIdleGPU(t *testing.T) {
 		r.running[0].Attempt = next
 		r.pass(t, Every)
 		if !r.idle("g").IsZero() {
-			t.Error("another task has just got the GPU")
+			t.Error("idle although another task has just got the GPU")
 		}
 	})
 }
 
-// What tasks use of GPUs is known only if it is known of each, and if they do not share them.
-func TestGPUsOfTasks(t *testing.T) {
+// The use of GPUs by tasks is known only if it is known for each of them and the tasks do not share them.
+func TestUseOfGPUsIsKnownUnlessShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.host.process(70, 1, 70, [4]int{}, 1, 1, 0, 0)
@@ -325,8 +325,8 @@ func TestGPUsOfTasks(t *testing.T) {
 	})
 }
 
-// A task that ends leaves a report, and nothing else. What is measured of very many tasks is bounded.
-func TestEndOfTasks(t *testing.T) {
+// A task that ends leaves a report, and nothing else. The number of measured tasks is bounded.
+func TestEndedTaskLeavesOneReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.host.process(70, 1, 70, [4]int{100, 0, 0, 0}, 1, 1, 0, 0)
@@ -349,25 +349,25 @@ func TestEndOfTasks(t *testing.T) {
 		b := r.End(first, 30*time.Second, 1<<30)
 		report, err := usage.Decode(b)
 		if err != nil || report.Samples != 4 || report.CPU != 30 || report.Series[usage.Memory].Max != 1<<30 {
-			t.Errorf("report: %+v, %v", report, err)
+			t.Errorf("report: %+v, %v, want 4 samples, CPU 30 and a memory of at most 1 GiB", report, err)
 		}
 		if report, err := usage.Decode(r.End(r.running[1].Attempt, 0, 8<<20)); err != nil || report.Series[usage.Memory].Max != float64(os.Getpagesize()) {
 			t.Errorf("the memory of a runner is taken for that of a task: %+v, %v, want no error and Max %v", report.Series[usage.Memory], err, float64(os.Getpagesize()))
 		}
 		if again := r.End(first, 0, 0); again != nil {
-			t.Error("a second report")
+			t.Error("a task has a second report")
 		}
 		if r.End(job.Attempt{Job: attempt.Job, N: 9}, 0, 1<<30) != nil {
-			t.Error("a report about a task of which nothing is known")
+			t.Error("an unknown task has a report")
 		}
 		for greatest, memory := range map[job.Size]float64{1 << 30: 1 << 30, 8 << 20: math.NaN()} {
 			report, err = usage.Decode(r.End(job.Attempt{Job: attempt.Job, N: 9}, 1500*time.Millisecond, greatest))
 			m := report.Series[usage.Memory]
 			if err != nil || report.Samples != 1 || report.CPU != 1.5 || m.Max != memory && !(math.IsNaN(m.Max) && math.IsNaN(memory)) || usage.Known(m.Mean) || usage.Known(report.Read) {
-				t.Errorf("a task that ended before it was measured: %+v, %v", report, err)
+				t.Errorf("a task that ended before it was measured: %+v, %v, want 1 sample with CPU 1.5 only", report, err)
 			}
 		}
-		r.err = errors.New("busy") // nobody knows what runs: all are kept
+		r.err = errors.New("busy") // nobody knows what runs, so all are kept
 		r.round(t.Context())
 		if n := len(r.tasks); n != 998 {
 			t.Errorf("%d tasks, want 998", n)
@@ -375,13 +375,13 @@ func TestEndOfTasks(t *testing.T) {
 		r.running, r.err = nil, nil
 		r.round(t.Context())
 		if len(r.tasks) != 0 || len(r.Latest().Tasks) != 0 {
-			t.Errorf("%d tasks are left", len(r.tasks))
+			t.Errorf("%d tasks are left, want none", len(r.tasks))
 		}
 	})
 }
 
-// Measuring never takes more than 1/200 of a core, but on a host on which that would be less than a round a minute.
-func TestPause(t *testing.T) {
+// Measuring takes at most 1/200 of a core, except on hosts on which that would mean less than one round in a minute.
+func TestMeasuringPausesToStayCheap(t *testing.T) {
 	for took, want := range map[time.Duration]time.Duration{
 		0: Every, 10 * time.Millisecond: Every - 10*time.Millisecond, 50 * time.Millisecond: 10 * time.Second, time.Second: time.Minute,
 	} {
@@ -391,22 +391,22 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// What a host uses now is not known before the first round, nor when the last one was long ago.
-func TestNow(t *testing.T) {
+// The present use of a host is unknown before the first round, and when the last round was long ago.
+func TestUseIsUnknownWithoutARecentRound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.host.write("proc/meminfo", "MemTotal: 100 kB\nMemAvailable: 40 kB\n")
 		if s := r.Now(); !s.At.IsZero() {
-			t.Errorf("before the first round: %+v", s)
+			t.Errorf("before the first round: %+v, want no time", s)
 		}
 		r.round(t.Context())
 		time.Sleep(maxPause + time.Second)
 		if s := r.Now(); s.At.IsZero() || s.Values[usage.Memory] != 60*1024 || usage.Known(s.Values[usage.CPU]) {
-			t.Errorf("after a long pause: %+v", s)
+			t.Errorf("after a long pause: %+v, want the memory and an unknown CPU", s)
 		}
 		time.Sleep(staleAfter)
 		if s := r.Now(); !s.At.IsZero() || usage.Known(s.Values[usage.Memory]) {
-			t.Errorf("long ago: %+v", s)
+			t.Errorf("long after the last round: %+v, want no time and no values", s)
 		}
 	})
 }

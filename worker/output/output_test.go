@@ -53,7 +53,7 @@ func (m *model) check(t *testing.T, dir string, s Stream, offset int64) (cuts []
 		n, err := r.Read(buf)
 		if cut, ok := errors.AsType[*CutError](err); ok {
 			if n != 0 || cut.From != at || cut.To != r.Offset() || cut.To <= cut.From {
-				t.Fatalf("%s: cut %+v of a read at %d", s, cut, at)
+				t.Fatalf("%s: cut %+v of a read at %d, want it to start there", s, cut, at)
 			}
 			cuts = append(cuts, *cut)
 			continue
@@ -86,8 +86,8 @@ func diskUse(t *testing.T, dir string) (n int64) {
 	return n
 }
 
-// TestLog writes random bytes to both streams, up to far over the bound, and reads from random offsets.
-func TestLog(t *testing.T) {
+// TestLogReturnsWhatWasWritten writes random bytes to both streams, far beyond the bound, and reads from random offsets.
+func TestLogReturnsWhatWasWritten(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		dir, m := t.TempDir(), &model{}
@@ -109,7 +109,7 @@ func TestLog(t *testing.T) {
 			size := int64(len(m.of(s)))
 			cuts := m.check(t, dir, s, 0)
 			if len(cuts) > 1 || (len(cuts) == 0) != (total <= MinBound/2) && s == Both && total != MinBound {
-				t.Errorf("seed %d: %s: cuts %v of %d bytes", seed, s, cuts, size)
+				t.Errorf("seed %d: %s: cuts %v of %d bytes, want at most one, only beyond the bound", seed, s, cuts, size)
 			}
 			for range 20 {
 				m.check(t, dir, s, rng.Int64N(size+10)-rng.Int64N(size+10))
@@ -132,12 +132,12 @@ func TestHeadAndTailStay(t *testing.T) {
 	}
 	cuts := m.check(t, dir, Both, 0)
 	if len(cuts) != 1 || cuts[0].From != MinBound/4 || int64(len(m.both))-cuts[0].To < MinBound*5/8 {
-		t.Errorf("cuts %v of %d bytes", cuts, len(m.both))
+		t.Errorf("cuts %v of %d bytes, want one from a quarter of the bound on, with a long tail", cuts, len(m.both))
 	}
 }
 
-// TestReadWhileCut reads a log while its writer cuts it.
-func TestReadWhileCut(t *testing.T) {
+// TestLogIsReadWhileItIsCut reads a log while its writer cuts it.
+func TestLogIsReadWhileItIsCut(t *testing.T) {
 	dir := t.TempDir()
 	var m model
 	rng := rand.New(rand.NewPCG(3, 1))
@@ -250,7 +250,7 @@ func TestFollowWaits(t *testing.T) {
 	}
 }
 
-func TestTail(t *testing.T) {
+func TestTailIsTheEndOfTheLog(t *testing.T) {
 	dir := t.TempDir()
 	w := NewWriter(dir, MinBound)
 	defer w.Close()
@@ -275,13 +275,13 @@ func TestTail(t *testing.T) {
 	}
 	w.Write(Stderr, []byte(strings.Repeat("ö", job.TailBytes)+"\xff"))
 	if got := w.Tail(); len(got) != job.TailBytes-1 || !strings.HasSuffix(got, "ö?") {
-		t.Errorf("tail of %d bytes ends in %q", len(got), got[len(got)-4:])
+		t.Errorf("tail of %d bytes ends in %q, want one byte less than the bound and a cut character", len(got), got[len(got)-4:])
 	}
 }
 
-// TestFilesOnlyForWhatIsWritten checks that a task that writes nothing leaves no file, and that a task that writes to
+// TestFileExistsOnlyForAStreamWithOutput checks that a task that writes nothing leaves no file, and that a task that writes to
 // one stream leaves one file.
-func TestFilesOnlyForWhatIsWritten(t *testing.T) {
+func TestFileExistsOnlyForAStreamWithOutput(t *testing.T) {
 	for _, tt := range []struct {
 		streams []Stream
 		files   string
@@ -313,8 +313,8 @@ func TestFilesOnlyForWhatIsWritten(t *testing.T) {
 	}
 }
 
-// TestFull checks that the log says how much was lost while it could not be written.
-func TestFull(t *testing.T) {
+// TestFullDiskIsNotedInTheLog checks that the log says how much was lost while it could not be written.
+func TestFullDiskIsNotedInTheLog(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "later")
 	w := NewWriter(dir, MinBound)
 	w.Write(Stdout, []byte("lost"))
@@ -348,9 +348,9 @@ func BenchmarkWrite(b *testing.B) {
 	}
 }
 
-// TestFollowAfterEnd checks that the directory of a log that has ended is not watched, so that a later task may take it
-// without the followers of the two getting in each other's way.
-func TestFollowAfterEnd(t *testing.T) {
+// TestEndedLogIsNotWatched checks that the directory of a log that has ended is not watched. So a later task may take it
+// without disturbing the followers of the first.
+func TestEndedLogIsNotWatched(t *testing.T) {
 	t.Parallel()
 	var f Follows
 	if err := f.Open(); err != nil {
@@ -364,7 +364,7 @@ func TestFollowAfterEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !f.Followed(dir) {
-		t.Error("a log that may grow is not followed")
+		t.Error("a log that may grow is not watched")
 	}
 	close(ended)
 	late, err := f.Follow(t.Context(), dir, Both, 3, ended)
@@ -385,9 +385,9 @@ func TestFollowAfterEnd(t *testing.T) {
 	}
 }
 
-// TestReaderOfTakenDirectory checks that the reader of an empty log sees its end when a later task has taken the
+// TestReaderOfADirectoryThatALaterTaskTook checks that the reader of an empty log sees its end when a later task has taken the
 // directory, also if that task has written something.
-func TestReaderOfTakenDirectory(t *testing.T) {
+func TestReaderOfADirectoryThatALaterTaskTook(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "old")
 	if err := os.Mkdir(dir, 0o700); err != nil {
