@@ -6,17 +6,17 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 )
 
-// Every phase has legal moves, except the last ones. No move goes back on disk.
-func TestPhases(t *testing.T) {
+// Each phase has legal moves, except the final ones. No move goes back on disk.
+func TestEachPhaseHasLegalMoves(t *testing.T) {
 	order := map[contract.Phase]int{contract.PhaseReserved: 0, contract.PhaseStarted: 1, contract.PhaseDone: 2, contract.PhaseRefused: 2}
 	for p := reserving; p <= refused; p++ {
 		to, listed := moves[p]
 		if over := p == done || p == refused; !listed || over != (len(to) == 0) {
-			t.Errorf("moves of %s: %v", p, to)
+			t.Errorf("moves of %s: %v, want none only for a final phase", p, to)
 		}
 		for _, next := range to {
 			if next <= p || order[next.onDisk()] < order[p.onDisk()] {
-				t.Errorf("%s to %s goes back", p, next)
+				t.Errorf("the move from %s to %s goes back", p, next)
 			}
 		}
 	}
@@ -27,6 +27,6 @@ func TestIllegalMoveIsLogged(t *testing.T) {
 	a := &attempt{phase: done}
 	a.move(&turn, launched)
 	if fx := turn.end(); len(fx.Log) != 1 || a.phase != launched || a.rec.Phase != contract.PhaseStarted {
-		t.Fatalf("log %v, phase %s", fx.Log, a.phase)
+		t.Fatalf("log %v, phase %s, want one line, and the phase of the move", fx.Log, a.phase)
 	}
 }

@@ -1,6 +1,6 @@
 package worker_test
 
-// Preemption: whose tasks end so that an offer of a higher priority finds room.
+// Preemption: which tasks end so that an offer of a higher priority fits.
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// filled is a host on which tasks run.
+// filled is a host with running tasks.
 type filled struct {
 	*host
 	session contract.Session
@@ -56,7 +56,7 @@ func (f *filled) ask(priority, devices int) (ended []job.Attempt) {
 	return ended
 }
 
-func TestVictims(t *testing.T) {
+func TestVictimsAreTheFewestOfTheLeastPriority(t *testing.T) {
 	type running struct {
 		priority, gpus int
 		kept           bool // not preemptible
@@ -102,9 +102,9 @@ func TestVictims(t *testing.T) {
 	}
 }
 
-// The offer gets what its victim held, and the owner of the victim learns why it ended. Before that nothing else gets
-// it.
-func TestPreemptedTaskMakesRoom(t *testing.T) {
+// The offer gets what its victim held, and the owner of the victim learns the reason. Until the victim has ended, no
+// other offer gets it.
+func TestOfferGetsWhatItsVictimHeld(t *testing.T) {
 	f := newFilled(t, 1)
 	low := f.run(50, 1, true)
 	if ended := f.ask(90, 1); len(ended) != 1 {
@@ -122,12 +122,12 @@ func TestPreemptedTaskMakesRoom(t *testing.T) {
 	all := got[contract.Event](f.host, amy)
 	e := all[len(all)-1]
 	if e.Attempt != low || e.State != job.Preempted || !strings.Contains(e.Exit.Reason, "preempted by job") || !strings.Contains(e.Exit.Reason, "priority 90") {
-		t.Fatalf("the victim's end %+v", e)
+		t.Fatalf("the victim's end %+v, want low PREEMPTED by a job of priority 90", e)
 	}
 }
 
-// A preempted task has the grace of its job, but not more than its host gives.
-func TestGraceOfPreemptedTasks(t *testing.T) {
+// A preempted task has the grace of its job, but at most that of the host.
+func TestGraceOfPreemptedTasksIsBounded(t *testing.T) {
 	for _, c := range []struct{ asks, gives, want time.Duration }{
 		{time.Hour, worker.DefaultPreemptGrace, 5 * time.Minute},
 		{time.Minute, worker.DefaultPreemptGrace, time.Minute},
@@ -145,8 +145,8 @@ func TestGraceOfPreemptedTasks(t *testing.T) {
 	}
 }
 
-// What ends for one offer is not counted again for another.
-func TestVictimsOfTwoOffers(t *testing.T) {
+// A task that ends for one offer is not counted again for another.
+func TestVictimOfOneOfferIsNotCountedForAnother(t *testing.T) {
 	f := newFilled(t, 2)
 	first, second := f.run(50, 1, true), f.run(50, 1, true)
 	if ended := f.ask(90, 1); !slices.Equal(ended, []job.Attempt{second}) {
@@ -160,8 +160,8 @@ func TestVictimsOfTwoOffers(t *testing.T) {
 	}
 }
 
-// What ends anyway is waited for; nothing is preempted for it.
-func TestNothingIsPreemptedForWhatEndsAnyway(t *testing.T) {
+// If a task ends anyway, the offer waits for it and nothing is preempted.
+func TestNothingIsPreemptedIfTasksEndAnyway(t *testing.T) {
 	f := newFilled(t, 2)
 	kept, low := f.run(50, 1, false), f.run(50, 1, true)
 	f.says(amy, contract.Cancel{Attempt: kept, Group: group, Epoch: epoch(1), Grace: time.Minute})
@@ -173,14 +173,14 @@ func TestNothingIsPreemptedForWhatEndsAnyway(t *testing.T) {
 	}
 }
 
-// An offer that is queued already preempts when it is sent again with the wish.
-func TestQueuedOfferPreemptsLater(t *testing.T) {
+// A queued offer preempts when it is repeated with the wish to preempt.
+func TestQueuedOfferPreemptsWhenItIsRepeated(t *testing.T) {
 	f := newFilled(t, 1)
 	low := f.run(50, 1, true)
 	m := offer(7, attempt(7, 1), gpus(1))
 	m.Priority, m.Wait = 90, time.Minute
 	if e := f.says(amy, m); len(e.Stop) > 0 {
-		t.Fatal("it preempts without the wish")
+		t.Fatal("preempted without the wish")
 	}
 	m.Preempt = true
 	if e := f.says(amy, m); len(e.Stop) != 1 || e.Stop[0].Attempt != low {
@@ -191,8 +191,8 @@ func TestQueuedOfferPreemptsLater(t *testing.T) {
 	}
 }
 
-// The host tells what preemptible tasks hold, by priority, also after a restart.
-func TestPreemptibleIsTold(t *testing.T) {
+// The host reports what preemptible tasks hold, by priority, even after a restart.
+func TestHostReportsPreemptibleTasks(t *testing.T) {
 	f := newFilled(t, 4)
 	f.run(30, 2, true)
 	young := f.run(10, 1, true)
@@ -224,8 +224,8 @@ func TestPreemptibleIsTold(t *testing.T) {
 	}
 }
 
-// Of 1,000 preemptible tasks only as many end as the offer needs, those of the least priority.
-func TestManyVictims(t *testing.T) {
+// Of 1,000 preemptible tasks only as many end as the offer needs: those of the least priority.
+func TestNoMoreTasksAreEndedThanNeeded(t *testing.T) {
 	cfg := config(0)
 	cfg.Profile.CPUs = 2000
 	h := newHost(t, cfg)
@@ -253,7 +253,7 @@ func TestManyVictims(t *testing.T) {
 	}
 }
 
-func TestEnvironmentOfAPreemptedTask(t *testing.T) {
+func TestEnvironmentSaysThatATaskWasPreempted(t *testing.T) {
 	f := newFilled(t, 1)
 	m := start(1, attempt(1, 2), f.session, gpus(1))
 	m.Element.Preempted = true
@@ -263,9 +263,9 @@ func TestEnvironmentOfAPreemptedTask(t *testing.T) {
 	}
 }
 
-// Nothing ends for an offer that would not get it: what tasks could give back is booked for an offer before it, which would
-// start before this one has ended. Others would get what has ended, again and again.
-func TestNothingEndsForWhatIsBooked(t *testing.T) {
+// No task ends for an offer that would not get its devices, because they are booked for an offer before it. That offer
+// would start before this one has ended, and others would use the devices meanwhile, again and again.
+func TestNothingIsPreemptedForABookedOfferBefore(t *testing.T) {
 	for _, c := range []struct {
 		limit time.Duration // of the second offer
 		ends  bool
@@ -291,10 +291,10 @@ func TestNothingEndsForWhatIsBooked(t *testing.T) {
 		some.Priority, some.Wait, some.Preempt, some.Limit, some.Age = 95, time.Minute, true, c.limit, time.Hour
 		out := f.says(amy, some)
 		if (len(out.Stop) > 0) != c.ends {
-			t.Errorf("limit %s: %d tasks were told to end", c.limit, len(out.Stop))
+			t.Errorf("limit %s: %d tasks were told to end, want some only in the other case", c.limit, len(out.Stop))
 		}
 		if declined := len(got[contract.Decline](f.host, amy)) > 0; declined == c.ends {
-			t.Errorf("limit %s: declined: %t", c.limit, declined)
+			t.Errorf("limit %s: declined: %t, want the opposite", c.limit, declined)
 		}
 	}
 }

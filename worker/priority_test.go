@@ -17,8 +17,8 @@ func priorities(t *testing.T, settings map[string]string) *contract.Priorities {
 	return limits(t, settings).Priorities([]string{contract.Root}, false)
 }
 
-// A scheduler that lies about the priority of a user's task is declined for good, with the limit's name, and ends nobody's
-// tasks. It is asked for its tasks again when the limit is raised.
+// A scheduler lies about the priority of a user's task. The offer is declined for good with the name of the limit, and
+// no task is preempted for it. When the limit is raised, the scheduler may offer again.
 func TestPriorityAboveTheLimitIsDeclined(t *testing.T) {
 	cfg := config(1)
 	cfg.Priorities = priorities(t, nil)
@@ -30,7 +30,7 @@ func TestPriorityAboveTheLimitIsDeclined(t *testing.T) {
 	}
 	d := one[contract.Decline](h, amy)
 	if !d.Never || d.Reason.Word != job.ReasonQuota || !strings.Contains(d.Reason.Detail, "priority 100 of user ada is above 50, the highest here (limits.per_user.priority)") {
-		t.Fatalf("declined with %+v", d)
+		t.Fatalf("declined with %+v, want it for good, with limits.per_user.priority in the reason", d)
 	}
 	got[contract.Hello](h, amy)
 	h.round(worker.LimitsChanged{Priorities: priorities(t, map[string]string{"users.ada.priority": "90"})})
@@ -50,8 +50,8 @@ func TestPriorityAboveTheLimitIsDeclined(t *testing.T) {
 	}
 }
 
-// What another daemon may offer is bounded too, whoever its users are.
-func TestPriorityOfAMember(t *testing.T) {
+// The priorities that another daemon may offer are limited too, whoever its users are.
+func TestPriorityOfAnotherDaemonIsLimited(t *testing.T) {
 	cfg := config(1)
 	cfg.Priorities = priorities(t, map[string]string{"per_user.priority": "80", "per_member.priority": "30", "members." + string(amy) + ".priority": "60"})
 	h := newHost(t, cfg)
@@ -68,8 +68,8 @@ func TestPriorityOfAMember(t *testing.T) {
 	one[contract.Commit](h, amy)
 }
 
-// Offers that wait are declined when the limit is lowered.
-func TestLoweredPriorityDeclinesWhatWaits(t *testing.T) {
+// Waiting offers are declined when the limit is lowered.
+func TestLoweredLimitOfPriorityDeclinesWaitingOffers(t *testing.T) {
 	cfg := config(1)
 	cfg.Priorities = priorities(t, map[string]string{"per_user.priority": "80"})
 	h := newHost(t, cfg)
@@ -82,11 +82,11 @@ func TestLoweredPriorityDeclinesWhatWaits(t *testing.T) {
 	}
 	h.round(worker.LimitsChanged{Priorities: priorities(t, nil)})
 	if d := one[contract.Decline](h, amy); d.Offer != 70 || !d.Never {
-		t.Fatalf("declined %+v", d)
+		t.Fatalf("declined %+v, want offer 70 for good", d)
 	}
 }
 
-// A running task has the priority of its offer, not the one that its job file says afterwards: another task of a higher one ends it.
+// A running task has the priority of its offer, not the one in its job file: a task with a higher priority preempts it.
 func TestTaskHasThePriorityOfItsOffer(t *testing.T) {
 	cfg := config(1)
 	cfg.Priorities = priorities(t, map[string]string{"users.ada.priority": "60"})
@@ -103,9 +103,9 @@ func TestTaskHasThePriorityOfItsOffer(t *testing.T) {
 	}
 }
 
-// Several offers have tasks end at a time, each its own, also if they ask for CPUs alone. What ends already is told to
-// nobody as preemptible.
-func TestSeveralPreemptAtOnce(t *testing.T) {
+// Several offers preempt at the same time, each its own victims, even offers that need CPUs alone. A task that already
+// ends is not reported as preemptible.
+func TestSeveralOffersPreemptAtOnce(t *testing.T) {
 	cfg := config(0)
 	cfg.Profile.CPUs = 3
 	h := newHost(t, cfg)

@@ -22,8 +22,9 @@ func (f *filled) asks(number uint64, priority, devices int) contract.Offer {
 	return m
 }
 
-// A conditional Commit ends no task. Firm ends those that are needed then, and the Commit follows when they have ended.
-func TestConditionalCommit(t *testing.T) {
+// A conditional Commit ends no task. Firm ends the tasks that are needed then, and the Commit follows when they have
+// ended.
+func TestConditionalCommitEndsTasksOnceItIsFirm(t *testing.T) {
 	f := newFilled(t, 3)
 	_, young, third := f.run(50, 1, true), f.run(50, 1, true), f.run(50, 1, true)
 	m := f.asks(500, 90, 2)
@@ -31,9 +32,9 @@ func TestConditionalCommit(t *testing.T) {
 		t.Fatalf("stops %+v, want none", e.Stop)
 	}
 	if c := one[contract.Commit](f.host, amy); !c.Conditional || c.Offer != m.ID || c.Session == 0 {
-		t.Fatalf("commit %+v", c)
+		t.Fatalf("commit %+v, want a conditional one with a session", c)
 	}
-	// Nobody else ends what is promised, and what a victim frees by itself is kept.
+	// No other offer ends a promised task, and what a victim frees by itself is kept.
 	if ended := f.ask(80, 2); len(ended) > 0 {
 		t.Fatalf("%v end for another offer, want none", ended)
 	}
@@ -48,28 +49,29 @@ func TestConditionalCommit(t *testing.T) {
 		t.Fatalf("stops %+v, want %s", e.Stop, young)
 	}
 	if e := f.says(amy, m); len(e.Stop) > 0 || len(got[contract.Commit](f.host, amy)) > 0 {
-		t.Fatalf("again: stops %+v", e.Stop)
+		t.Fatalf("again: stops %+v, want none and no Commit", e.Stop)
 	}
 	f.round(worker.DriverEvent{Attempt: young, Kind: worker.DriverExited, Exit: job.Exit{State: job.Failed, Code: 143, Signal: 15}})
 	if c := one[contract.Commit](f.host, amy); c.Conditional || c.Offer != m.ID || len(c.Devices) != 2 {
-		t.Fatalf("commit %+v", c)
+		t.Fatalf("commit %+v, want a Commit with 2 devices", c)
 	}
-	// Once firm, nobody takes the place, and it can be started.
+	// Once firm, no other gang takes the place, and it can be started.
 	f.says(amy, f.asks(1, 95, 3))
 	for _, d := range got[contract.Decline](f.host, amy) {
 		if d.Offer == m.ID {
-			t.Fatalf("decline %+v", d)
+			t.Fatalf("decline %+v, want another offer declined", d)
 		}
 	}
 	s := startOf(m, contract.Commit{Session: f.session})
 	s.Gang.Members[1].Node = "me"
 	if e := f.says(amy, s); len(e.Start) != 1 {
-		t.Fatal("not started")
+		t.Fatal("the gang was not started")
 	}
 }
 
-// A conditional Commit that is released, runs out or loses its session leaves the tasks alone, and others may have them.
-func TestConditionalCommitEnds(t *testing.T) {
+// A conditional Commit that is released, expires or loses its session leaves the tasks alone, and others may preempt
+// them.
+func TestEndOfAConditionalCommitLeavesTheTasks(t *testing.T) {
 	for name, end := range map[string]func(*filled, contract.Offer){
 		"released":     func(f *filled, m contract.Offer) { f.says(amy, contract.Release{Offer: m.ID}) },
 		"runs out":     func(f *filled, _ contract.Offer) { f.pass(2 * time.Minute) },
@@ -87,7 +89,7 @@ func TestConditionalCommitEnds(t *testing.T) {
 				t.Fatalf("an offer that is not known any more ends %+v, want none", e.Stop)
 			}
 			if ds := got[contract.Decline](f.host, amy); len(ds) == 0 {
-				t.Error("not declined")
+				t.Error("the conditional offer was not declined")
 			}
 			if ended := f.ask(80, 1); !slices.Equal(ended, []job.Attempt{low}) {
 				t.Errorf("%v end for another offer, want %v", ended, []job.Attempt{low})
@@ -97,7 +99,7 @@ func TestConditionalCommitEnds(t *testing.T) {
 }
 
 // If all victims end by themselves, the Commit follows without Firm.
-func TestVictimsEndByThemselves(t *testing.T) {
+func TestCommitFollowsIfVictimsEndByThemselves(t *testing.T) {
 	f := newFilled(t, 2)
 	first, second := f.run(50, 1, true), f.run(50, 1, true)
 	m := f.asks(500, 90, 2)
@@ -109,26 +111,26 @@ func TestVictimsEndByThemselves(t *testing.T) {
 	}
 	f.round(exited(second, 0))
 	if c := one[contract.Commit](f.host, amy); c.Conditional || len(c.Devices) != 2 {
-		t.Errorf("commit %+v", c)
+		t.Errorf("commit %+v, want a Commit with 2 devices", c)
 	}
 }
 
-// A gang that goes first takes the tasks that were promised to another; that one is told. It also takes a reservation,
-// if both together are enough.
-func TestPromiseIsTaken(t *testing.T) {
+// A gang that ranks first takes the tasks that were promised to another, which is told. It also takes a reservation, if
+// it needs both.
+func TestEarlierGangTakesAPromise(t *testing.T) {
 	f := newFilled(t, 2)
 	low := f.run(50, 1, true)
 	held := member(700, 2, gpus(1))
 	f.says(amy, held)
 	one[contract.Commit](f.host, amy)
 	promised := f.asks(600, 90, 1)
-	promised.Order = 701 // its reservation cannot be revoked by it
+	promised.Order = 701 // so that it cannot revoke the reservation
 	promised.Priority = 90
 	held.Priority = 50
 	f.says(amy, promised)
 	c := one[contract.Commit](f.host, amy)
 	if c.Conditional {
-		t.Fatalf("commit %+v, although a reservation of a lower priority can be revoked", c)
+		t.Fatalf("commit %+v, want no condition: a reservation of a lower priority can be revoked", c)
 	}
 	one[contract.Decline](f.host, amy)
 	first := f.asks(500, 95, 2)
@@ -136,7 +138,7 @@ func TestPromiseIsTaken(t *testing.T) {
 		t.Fatalf("stops %+v, want none", e.Stop)
 	}
 	if c := one[contract.Commit](f.host, amy); !c.Conditional || c.Offer != first.ID {
-		t.Fatalf("commit %+v", c)
+		t.Fatalf("commit %+v, want a conditional one", c)
 	}
 	if d := one[contract.Decline](f.host, amy); d.Offer != promised.ID {
 		t.Fatalf("decline %+v, want Offer %v", d, promised.ID)
@@ -153,8 +155,9 @@ func TestPromiseIsTaken(t *testing.T) {
 	}
 }
 
-// A firm offer is decided first, although another one goes first: that one may still revoke what the firm one may not.
-func TestFirmOfferIsNoObstacle(t *testing.T) {
+// A firm offer is decided first, although another one ranks before it: that one may still revoke what the firm one may
+// not.
+func TestFirmOfferIsDecidedFirst(t *testing.T) {
 	f := newFilled(t, 2)
 	f.run(10, 1, true)
 	held := f.asks(700, 92, 1)
@@ -179,8 +182,8 @@ func TestFirmOfferIsNoObstacle(t *testing.T) {
 	}
 }
 
-// Without enough tasks to end, the offer of a gang is declined, and nothing is promised.
-func TestPromiseThatCannotBeMade(t *testing.T) {
+// Without enough preemptible tasks the offer of a gang is declined, and nothing is promised.
+func TestGangIsDeclinedWithoutEnoughVictims(t *testing.T) {
 	f := newFilled(t, 2)
 	f.run(50, 1, true)
 	f.run(50, 1, false)
@@ -190,9 +193,9 @@ func TestPromiseThatCannotBeMade(t *testing.T) {
 	}
 }
 
-// Whatever happens before, the conditional Commits that stand can all be made firm at once: each becomes a Commit when the
-// tasks that are ended then are gone. Before Firm no task ends for a gang.
-func TestPromisesAreKept(t *testing.T) {
+// Whatever happens before, all conditional Commits that are open can become firm at once: each becomes a Commit when
+// its victims have ended. Before Firm no task ends for a gang.
+func TestAllConditionalCommitsCanBecomeFirm(t *testing.T) {
 	kept := 0
 	rapid.Check(t, func(t *rapid.T) {
 		h := newHost(t, config(4))
@@ -281,7 +284,7 @@ func TestPromisesAreKept(t *testing.T) {
 				heard(h.round())
 			},
 		})
-		gang(t) // whatever happened, one is asked for at the end: else few are conditional then
+		gang(t) // so that one more is requested at the end; otherwise few are conditional then
 		var firm []contract.ToWorker
 		for id := range n + 1 {
 			if stands[id] {
@@ -302,7 +305,7 @@ func TestPromisesAreKept(t *testing.T) {
 		for _, m := range firm {
 			id := m.(contract.Offer).ID
 			if conditional, there := stands[id]; conditional || !there {
-				t.Fatalf("offer %d, which was promised room: conditional %v, not declined %v", id, conditional, there)
+				t.Fatalf("offer %d had a promise: conditional %v, not declined %v, want a Commit", id, conditional, there)
 			}
 			kept++
 		}

@@ -1,7 +1,7 @@
 package worker_test
 
-// Properties that hold for any order of events: the host allocates nothing twice, every offer is answered once, and
-// the numbers of events have no gaps.
+// Properties that hold for any order of events: the host allocates nothing twice, each offer is answered once, and the
+// numbers of events have no gaps.
 
 import (
 	"fmt"
@@ -18,13 +18,13 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// walk is a host that gets random events, with what the test knows about it.
+// walk is a host that gets random events, and what the test knows about it.
 type walk struct {
 	*host
 	t *rapid.T
 
 	renewals map[job.Peer]contract.Renew // unanswered
-	answered worker.BootTime             // clock of the newest Renew that was answered
+	answered worker.BootTime             // clock of the newest Renew with an answer
 	term     uint64
 	owner    job.Peer
 	nextID   uint64
@@ -41,7 +41,7 @@ type walk struct {
 	known   map[job.Attempt]bool   // committed in this life of the host
 	dead    map[job.Attempt]bool   // refused for good
 	over    map[job.Attempt]bool   // acknowledged to the end
-	acked   map[job.Attempt]uint64 // newest event that was acknowledged
+	acked   map[job.Attempt]uint64 // newest event with an acknowledgement
 	last    map[job.Attempt]uint64 // newest event since the owner's session opened
 }
 
@@ -60,7 +60,7 @@ func newWalk(t *rapid.T) *walk {
 
 func key(p job.Peer, id uint64) string { return fmt.Sprint(p, "/", id) }
 
-// after checks what a round has done.
+// after checks the effects of a round.
 func (w *walk) after() {
 	for p, msgs := range w.sent {
 		for _, m := range msgs {
@@ -108,7 +108,7 @@ func (w *walk) after() {
 func (w *walk) heard(p job.Peer, m contract.ToScheduler) {
 	answer := func(id uint64) {
 		if _, open := w.open[key(p, id)]; !open {
-			w.t.Fatalf("offer %d of %s was answered again: %+v", id, p, m)
+			w.t.Fatalf("offer %d of %s was answered twice: %+v", id, p, m)
 		}
 		delete(w.open, key(p, id))
 	}
@@ -116,14 +116,14 @@ func (w *walk) heard(p job.Peer, m contract.ToScheduler) {
 	case contract.Commit:
 		if m.Conditional {
 			if o := w.offers[m.Offer]; o.Gang == 0 || !o.Preempt || w.records[m.Attempt].Phase == contract.PhaseReserved {
-				w.t.Fatalf("a conditional Commit of %+v", o)
+				w.t.Fatalf("a conditional Commit of an offer that may not preempt, or is reserved: %+v", o)
 			}
 			return // the answer follows
 		}
 		answer(m.Offer)
 		w.held[key(p, m.Offer)] = w.offers[m.Offer].Gang > 0
 		if o := w.offers[m.Offer]; (m.Port != 0) != (o.Gang > 0 && o.Attempt.Task == 0) {
-			w.t.Fatalf("port %d in the Commit of %+v", m.Port, o)
+			w.t.Fatalf("port %d in the Commit of %+v, want one for rank 0 of a gang only", m.Port, o)
 		}
 		if r := w.records[m.Attempt]; r.Phase != contract.PhaseReserved {
 			w.t.Fatalf("Commit of %s, but its record says %q, want %v", m.Attempt, r.Phase, contract.PhaseReserved)
@@ -134,9 +134,9 @@ func (w *walk) heard(p job.Peer, m contract.ToScheduler) {
 		if _, open := w.open[key(p, m.Offer)]; open || !w.held[key(p, m.Offer)] {
 			answer(m.Offer)
 		}
-		delete(w.held, key(p, m.Offer)) // what was committed is taken back
+		delete(w.held, key(p, m.Offer)) // the Commit is withdrawn
 	case contract.Stale:
-		for k, o := range w.open { // a Stale answers all offers of older epochs, and of whom the group does not belong to
+		for k, o := range w.open { // a Stale answers all offers of older epochs, and of members who do not own the group
 			if o.Epoch.Less(m.Epoch) || m.Owner != p && strings.HasPrefix(k, string(p)) {
 				delete(w.open, k)
 			}
@@ -146,7 +146,7 @@ func (w *walk) heard(p job.Peer, m contract.ToScheduler) {
 			w.t.Fatalf("%s: event %d after %d, want at most %v", m.Attempt, m.N, n, n+1)
 		}
 		if r := w.records[m.Attempt]; r.EventN < m.N && !w.unsaved {
-			w.t.Fatalf("%s: event %d sent, %d on disk", m.Attempt, m.N, r.EventN)
+			w.t.Fatalf("%s: event %d was sent, but only %d is on disk", m.Attempt, m.N, r.EventN)
 		}
 		w.last[m.Attempt] = max(w.last[m.Attempt], m.N)
 		if m.Refused != "" {
@@ -160,7 +160,7 @@ func (w *walk) heard(p job.Peer, m contract.ToScheduler) {
 			}
 		}
 		if (m.Exit != nil) != (m.State.Ended() && m.Refused == "") {
-			w.t.Fatalf("event = %+v", m)
+			w.t.Fatalf("event = %+v, want an exit exactly at the end", m)
 		}
 	case contract.Renew:
 		w.renewals[p] = m
@@ -202,12 +202,12 @@ func (w *walk) balance() {
 	}
 	if alone > 0 {
 		if v.Free.CPUs > 0 || v.Free.Memory > 0 || len(v.Free.GPUs) > 0 || cpus != p.CPUs || len(milli) != len(p.GPUs) {
-			w.t.Fatalf("a task that has the host for itself holds %d cpus and %d GPUs; %+v free", cpus, len(milli), v.Free)
+			w.t.Fatalf("an exclusive task holds only %d CPUs and %d GPUs; %+v free", cpus, len(milli), v.Free)
 		}
 		return
 	}
 	if cpus > p.CPUs || memory > p.Memory || v.Free.CPUs != p.CPUs-cpus || v.Free.Memory != p.Memory-memory {
-		w.t.Fatalf("%d cpus and %s held, %+v free", cpus, memory, v.Free)
+		w.t.Fatalf("%d CPUs and %s are held, %+v free, which is not all together", cpus, memory, v.Free)
 	}
 	for d, m := range milli {
 		if m > gpu.Whole || held[d] > 80e9 {
@@ -216,10 +216,10 @@ func (w *walk) balance() {
 	}
 	for _, f := range v.Free.GPUs {
 		if f.Milli+milli[f.UUID] != gpu.Whole {
-			w.t.Fatalf("%s: %d free, %d held", f.UUID, f.Milli, milli[f.UUID])
+			w.t.Fatalf("%s: %d free and %d held, which is not all together", f.UUID, f.Milli, milli[f.UUID])
 		}
 	}
-	// The tasks in the driver do not use more than there is.
+	// The tasks in the driver do not use more than the host has.
 	used := map[string]int{}
 	for a, task := range w.runs {
 		for _, d := range task.Devices {
@@ -308,7 +308,7 @@ func (w *walk) startOf(c contract.Commit) contract.Start {
 	return m
 }
 
-// started notes that a Start was sent.
+// started records a sent Start.
 func (w *walk) started(m contract.Start) contract.Start {
 	delete(w.held, key(w.owner, m.Offer))
 	return m
@@ -483,7 +483,7 @@ func (w *walk) actions() map[string]func(*rapid.T) {
 				delete(w.runs, s.Attempt)
 			}
 			w.after()
-			if w.owner != amy { // who proves nothing, and the disk may have failed
+			if w.owner != amy { // the owner proves nothing, and the disk may have failed
 				worker.Bind(w.core, group, w.owner)
 			}
 			w.connect()
@@ -495,7 +495,7 @@ func TestNothingIsAllocatedTwice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWalk(t)
 		t.Repeat(w.actions())
-		// In the end every offer is answered, and every end is reported.
+		// In the end each offer is answered, and each end is reported.
 		w.failing, w.mute = false, false
 		w.policy()
 		for range 200 {
@@ -507,7 +507,7 @@ func TestNothingIsAllocatedTwice(t *testing.T) {
 		}
 		for _, r := range w.core.Attempts() {
 			if r.Phase != contract.PhaseReserved && w.last[r.Attempt] < r.EventN {
-				t.Fatalf("%s: told up to %d of %d: %+v", r.Attempt, w.last[r.Attempt], r.EventN, r)
+				t.Fatalf("%s: told events up to %d of %d: %+v", r.Attempt, w.last[r.Attempt], r.EventN, r)
 			}
 		}
 		for a := range w.runs {

@@ -11,7 +11,7 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-func TestFaultSurvivesARestart(t *testing.T) {
+func TestQuarantineAfterAFaultSurvivesARestart(t *testing.T) {
 	healthy := statusOf(gpu.Status{Health: gpu.Healthy})
 	h, _ := real(t)
 	h.round(fault(gone))
@@ -47,7 +47,7 @@ func TestFaultSurvivesARestart(t *testing.T) {
 	h.pass(119 * time.Second)
 	h.round(healthy)
 	if quarantine(h) == "" {
-		t.Fatal("the fault before the restart is forgotten")
+		t.Fatal("the fault from before the restart is forgotten")
 	}
 	h.round(worker.DeviceRestored{UUID: "GPU-a"})
 	h.boot()
@@ -71,7 +71,7 @@ func TestHealthSurvivesARestart(t *testing.T) {
 }
 
 // A GPU that the driver does not list for a while is still in quarantine when it is listed again.
-func TestFaultOfAMissingGPU(t *testing.T) {
+func TestMissingGPUStaysInQuarantine(t *testing.T) {
 	h, _ := real(t)
 	h.round(fault(gone))
 	all := h.cfg.Profile.GPUs
@@ -97,7 +97,7 @@ func TestUnfreedMemorySurvivesARestart(t *testing.T) {
 	h.boot()
 	h.round(status(stays, []gpu.Process{screen}))
 	if v := h.core.View(); len(v.Quarantined) != 1 || len(v.Free.GPUs) != 1 || v.Quarantined["GPU-a"] == "" {
-		t.Fatalf("view = %+v", v)
+		t.Fatalf("view = %+v, want GPU-a in quarantine and 1 free GPU", v)
 	}
 	h.round(status([]gpu.Process{screen}, []gpu.Process{screen}))
 	if v := h.core.View(); len(v.Quarantined) != 0 || len(v.Free.GPUs) != 2 {
@@ -113,7 +113,7 @@ func TestBreakerSurvivesARestart(t *testing.T) {
 			r.fails(user, cpu)
 		}
 		if r.closed() == "" {
-			t.Fatal("not paused")
+			t.Fatal("the host is not paused")
 		}
 	}
 	again := func() {
@@ -124,7 +124,7 @@ func TestBreakerSurvivesARestart(t *testing.T) {
 	said := r.closed()
 	again()
 	if why := r.closed(); why != said {
-		t.Fatalf("after a restart: %q, before: %q", why, said)
+		t.Fatalf("after a restart: %q, want %q as before", why, said)
 	}
 	if _, ok := r.taken("dot", cpu); ok {
 		t.Fatal("a paused host accepts a task")
@@ -163,7 +163,7 @@ func TestPauseEndsThoughTheClockWasSetBack(t *testing.T) {
 }
 
 // The quarantine is written when it has changed, and not for each task or each report of a fault.
-func TestQuarantineIsWrittenRarely(t *testing.T) {
+func TestQuarantineIsWrittenOnlyWhenItChanges(t *testing.T) {
 	h, s := real(t)
 	h.run(amy, 1, attempt(1, 1), s, gpus(1))
 	if h.done.Keep != nil {

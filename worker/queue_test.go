@@ -49,8 +49,8 @@ func busy(t tb, n int) (*host, job.Attempt) {
 	return h, a
 }
 
-// Each of two GPUs runs a task of 100 s, so that one of them becomes free every 50 s. Smaller jobs keep coming after a job
-// for both GPUs. Once what is free is kept for it, it starts as soon as both are free.
+// Each of two GPUs runs a task of 100 s, so that one of them becomes free every 50 s. Smaller jobs arrive after a job
+// for both GPUs. Once what is free is kept for that job, it starts as soon as both are free.
 func TestLargeOfferStartsBeforeLaterSmallOnes(t *testing.T) {
 	const others = job.Group(8)
 	h := newHost(t, config(2))
@@ -118,7 +118,7 @@ func TestLargeOfferStartsBeforeLaterSmallOnes(t *testing.T) {
 		h.renew(bob)
 		h.pass(time.Second)
 	}
-	t.Fatalf("never started; %d later ones did while what is free was kept for it", overtook)
+	t.Fatalf("the large offer never started; %d later ones did while what is free was kept for it", overtook)
 }
 
 // Two hosts serve the offers of several schedulers in the same order, whatever the order of arrival.
@@ -184,7 +184,7 @@ func TestOlderOfferGoesFirst(t *testing.T) {
 	}
 }
 
-// An impossible age is limited. It does not overflow, and it goes before no offer with a possible age.
+// An impossible age is limited: it does not overflow, and passes no offer with a possible age.
 func TestAgeIsBounded(t *testing.T) {
 	for _, age := range []time.Duration{math.MaxInt64, math.MinInt64, -1} {
 		h, a := busy(t, 1)
@@ -258,7 +258,7 @@ func TestRenewalWithOtherContentIsIgnored(t *testing.T) {
 }
 
 // An owner that was elected again renews its offers.
-func TestRenewalUnderANewerEpoch(t *testing.T) {
+func TestOwnerRenewsItsOffersUnderANewerEpoch(t *testing.T) {
 	h, a := busy(t, 1)
 	m := offer(2, attempt(2, 1), gpus(1))
 	m.Wait = time.Minute
@@ -313,8 +313,8 @@ func TestNothingIsHeldBackForAnOfferWithoutAWait(t *testing.T) {
 	}
 }
 
-// When a session breaks, its offers are dropped. After a reconnection they get their former places by their age.
-func TestOffersAfterABrokenSession(t *testing.T) {
+// When a session breaks, its offers are dropped. After a reconnection they get their former ranks by their age.
+func TestOffersKeepTheirRankAfterABrokenSession(t *testing.T) {
 	h, a := busy(t, 1)
 	h.owner(bob, 8)
 	m := offer(2, attempt(2, 1), gpus(1))
@@ -333,7 +333,7 @@ func TestOffersAfterABrokenSession(t *testing.T) {
 	}
 }
 
-// Nothing is held back for an offer while a program that muster did not start uses a GPU that it needs.
+// Nothing is held back for an offer while a foreign program uses a GPU that it needs.
 func TestNothingIsHeldBackForAnOfferBlockedByForeignPrograms(t *testing.T) {
 	h, _ := real(t)
 	h.round(status([]gpu.Process{{PID: 9, Memory: 40e9}}, nil))
@@ -352,21 +352,21 @@ func TestNothingIsHeldBackForAnOfferBlockedByForeignPrograms(t *testing.T) {
 }
 
 // If a host loses resources, the queued offers that can no longer fit are declined.
-func TestQueuedOfferThatCanNoLongerFit(t *testing.T) {
+func TestQueuedOfferThatCanNoLongerFitIsDeclined(t *testing.T) {
 	h, _ := busy(t, 2)
 	big, small := offer(2, attempt(2, 1), gpus(2)), offer(3, attempt(3, 1), gpus(1))
 	big.Wait, small.Wait = time.Minute, time.Minute
 	h.says(amy, big, small)
 	h.round(worker.ProfileChanged{Profile: config(1).Profile})
 	if d := one[contract.Decline](h, amy); d.Offer != 2 || !d.Never {
-		t.Fatalf("decline = %+v", d)
+		t.Fatalf("decline = %+v, want offer 2 for good", d)
 	}
 	if v := h.core.View(); v.Queued != 1 {
 		t.Fatalf("%d wait, want 1", v.Queued)
 	}
 }
 
-// If the queue is full, the last offer of the scheduler with most offers makes room for another scheduler.
+// If the queue is full, the last offer of the scheduler with the most offers is dropped for another scheduler.
 func TestFullQueueIsShared(t *testing.T) {
 	h, _ := busy(t, 1)
 	n := uint64(1)
@@ -399,7 +399,7 @@ func TestFullQueueIsShared(t *testing.T) {
 	if v := h.core.View(); evicted != 1 || v.Queued != worker.MaxQueued {
 		t.Fatalf("%d evicted, %d wait, want 1 and %v", evicted, v.Queued, worker.MaxQueued)
 	}
-	// A scheduler with as many offers as the others gets no more room.
+	// A scheduler with as many offers as the others gets no more places.
 	for i := range uint64(contract.MaxOffers) {
 		h.says(bob, theirs(8, 2+i, 2+i, gpus(1)))
 	}

@@ -32,7 +32,7 @@ func limited(t *testing.T, settings map[string]string) *tries {
 func (r *tries) wantQuota(user string, need job.Resources, word string) {
 	r.t.Helper()
 	if _, ok := r.taken(user, need); ok {
-		r.t.Fatalf("%s got %+v", user, need)
+		r.t.Fatalf("%s got %+v beyond the quota", user, need)
 	}
 	d := one[contract.Decline](r.host, amy)
 	if d.Reason.Word != job.ReasonQuota || d.Never || !strings.Contains(d.Reason.Detail, word) || !strings.Contains(d.Reason.Detail, user) {
@@ -44,14 +44,14 @@ func (r *tries) wantQuota(user string, need job.Resources, word string) {
 func (r *tries) wantNever(user string, need job.Resources, word string) {
 	r.t.Helper()
 	if _, ok := r.taken(user, need); ok {
-		r.t.Fatalf("%s got %+v", user, need)
+		r.t.Fatalf("%s got %+v beyond the limit", user, need)
 	}
 	if d := one[contract.Decline](r.host, amy); d.Reason.Word != job.ReasonQuota || !d.Never || !strings.Contains(d.Reason.Detail, word) {
 		r.t.Fatalf("decline = %+v, want %q for good", d, word)
 	}
 }
 
-func TestLimitsOfAUser(t *testing.T) {
+func TestEachLimitOfAUser(t *testing.T) {
 	for name, c := range map[string]struct {
 		limit, value string
 		fits, over   job.Resources
@@ -67,22 +67,22 @@ func TestLimitsOfAUser(t *testing.T) {
 			r := limited(t, map[string]string{"per_user." + c.limit: c.value})
 			a, ok := r.taken("ada", c.fits)
 			if !ok {
-				t.Fatal("not taken within the limit")
+				t.Fatal("the task was not accepted within the limit")
 			}
 			r.wantQuota("ada", c.over, c.word)
 			if _, ok := r.taken("bea", c.fits); !ok {
-				t.Fatal("one user's limit bounds another")
+				t.Fatal("the limit of one user applies to another")
 			}
 			r.round(exited(a, 0))
 			if _, ok := r.taken("ada", c.over); !ok {
-				t.Fatal("the end of a task did not lower the usage")
+				t.Fatal("the end of a task did not lower the use")
 			}
 		})
 	}
 }
 
-// When a user reaches the limit, the user's other offers are declined, and what was held back for them is free for the
-// next offer at once.
+// When a user reaches the limit, the user's other offers are declined. What was held back for them is free at once for
+// the next offer.
 func TestNothingIsHeldBackForAUserAtTheLimit(t *testing.T) {
 	r := limited(t, map[string]string{"per_user.tasks": "1"})
 	if _, ok := r.taken("cyd", gpus(1)); !ok {
@@ -110,26 +110,26 @@ func TestNothingIsHeldBackForAUserAtTheLimit(t *testing.T) {
 	}
 }
 
-func TestLimitsOfOneUser(t *testing.T) {
+func TestLimitsOfOneUserReplaceThoseOfAll(t *testing.T) {
 	r := limited(t, map[string]string{"per_user.gpus": "0", "per_user.tasks": "2", "users.ada.gpus": "1", "users.a.b.tasks": "0"})
 	r.wantNever("bea", gpus(1), "user bea may hold at most 0 gpus there (limits.per_user.gpus), 1 wanted")
 	if _, ok := r.taken("ada", gpus(1)); !ok {
-		t.Fatal("a user with a higher limit was refused")
+		t.Fatal("a user with a higher limit was declined")
 	}
 	if _, ok := r.taken("ada", cpu); !ok {
-		t.Fatal("two tasks are allowed")
+		t.Fatal("the second of two allowed tasks was declined")
 	}
 	r.wantQuota("ada", cpu, "holds 2 of at most 2 tasks")
 	r.wantNever("a.b", cpu, "user a.b may hold at most 0 tasks there (limits.users.a.b.tasks), 1 wanted")
 	r.round(worker.LimitsChanged{Limits: limits(t, nil)})
 	if _, ok := r.taken("ada", cpu); !ok {
-		t.Fatal("refused after the limit was removed")
+		t.Fatal("declined after the limit was removed")
 	}
 }
 
-// Schedulers hear the limits when a session begins, and again when they change. A queued offer that becomes impossible is
-// declined for good.
-func TestLimitsAreTold(t *testing.T) {
+// Schedulers get the limits at the start of a session, and again when they change. A queued offer that becomes
+// impossible is declined for good.
+func TestSchedulersAreToldTheLimits(t *testing.T) {
 	cfg := config(2)
 	cfg.Limits = limits(t, map[string]string{"per_user.gpus": "2", "per_user.scratch": "1GiB", "users.ada.pending_jobs": "7", "users.bea.cpus": "3"})
 	cfg.Priorities = priorities(t, map[string]string{"users.bea.priority": "70"})
@@ -149,14 +149,14 @@ func TestLimitsAreTold(t *testing.T) {
 	r.s = r.meet(amy, 1)
 	one[contract.Hello](r.host, amy)
 	if _, ok := r.taken("cyd", gpus(2)); !ok {
-		t.Fatal("not taken within the limit")
+		t.Fatal("the task was not accepted within the limit")
 	}
 	m := offer(10, attempt(10, 1), gpus(2))
 	m.Wait = time.Minute
 	r.says(amy, m)
 	r.round(worker.LimitsChanged{Limits: limits(t, map[string]string{"per_user.gpus": "1"}), Priorities: cfg.Priorities})
 	if d := one[contract.Decline](r.host, amy); d.Offer != 10 || !d.Never || !strings.Contains(d.Reason.Detail, "limits.per_user.gpus") {
-		t.Errorf("declined %+v", d)
+		t.Errorf("declined %+v, want offer 10 for good because of limits.per_user.gpus", d)
 	}
 	if got := told(); got.PerUser[contract.LimitGPUs] != 1 {
 		t.Errorf("told %+v after the change, want PerUser[contract.LimitGPUs] 1", got)
@@ -167,8 +167,8 @@ func TestLimitsAreTold(t *testing.T) {
 	}
 }
 
-// A restart of the daemon keeps the usage of running tasks and drops reservations.
-func TestQuotaAfterARestart(t *testing.T) {
+// A restart of the daemon keeps the use of running tasks and drops reservations.
+func TestQuotaCountsRunningTasksAfterARestart(t *testing.T) {
 	r := limited(t, map[string]string{"per_user.tasks": "1"})
 	a, _ := r.taken("ada", cpu)
 	r.boot(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 42})
@@ -178,13 +178,13 @@ func TestQuotaAfterARestart(t *testing.T) {
 	r.n++
 	r.says(amy, offer(r.n, attempt(r.n, 1), cpu))
 	one[contract.Commit](r.host, amy)
-	r.pass(11 * time.Second) // nobody starts it
+	r.pass(11 * time.Second) // no Start comes
 	if _, ok := r.taken("ada", cpu); !ok {
-		t.Fatal("a lapsed reservation counts")
+		t.Fatal("a lapsed reservation still counts")
 	}
 }
 
-func TestStartOfAnotherUser(t *testing.T) {
+func TestStartForAnotherUserIsRefused(t *testing.T) {
 	r := limited(t, nil)
 	r.says(amy, offer(1, attempt(1, 1), cpu))
 	one[contract.Commit](r.host, amy)
@@ -195,7 +195,7 @@ func TestStartOfAnotherUser(t *testing.T) {
 	}
 }
 
-func TestParseLimits(t *testing.T) {
+func TestLimitsAreParsed(t *testing.T) {
 	for name, value := range map[string]string{
 		"gpus": "1", "per_user.gpu": "1", "users.gpus": "1", "users..gpus": "1", "per_user.gpus": "-1", "per_user.tasks": "many",
 		"per_user.memory": "8", "per_user.scratch": "0B", "users.ada.scratch": "0B", "per_user.cpus": "1.5", "all.gpus": "1", "": "",

@@ -1,6 +1,7 @@
 package worker_test
 
-// A scheduler that was refused for a user's quota is told once when the user may hold more. No other scheduler is told.
+// A scheduler whose offer was declined for a user's quota is told once when the user may hold more. No other scheduler
+// is told.
 
 import (
 	"fmt"
@@ -30,13 +31,13 @@ func (h *host) wantTold(p job.Peer, users ...string) {
 	}
 }
 
-// over returns a host where ada has reached her quota, and amy was refused for that.
+// over returns a host where ada has reached her quota, so that an offer of amy was declined.
 func over(t *testing.T) (*tries, job.Attempt) {
 	r := limited(t, map[string]string{"per_user.tasks": "1"})
 	r.round(worker.Up{Peer: bob})
 	a, ok := r.taken("ada", cpu)
 	if !ok {
-		t.Fatal("not taken")
+		t.Fatal("the first task was not accepted")
 	}
 	r.wantQuota("ada", cpu, "1 tasks")
 	r.pass(time.Second)
@@ -67,7 +68,7 @@ func TestRefusedSchedulerIsToldWhenTheUserMayHoldMore(t *testing.T) {
 	}
 }
 
-func TestEndOfAReservationIsTold(t *testing.T) {
+func TestSchedulerIsToldWhenAReservationEnds(t *testing.T) {
 	for name, c := range map[string]struct {
 		says contract.ToWorker
 		pass time.Duration
@@ -93,7 +94,7 @@ func TestEndOfAReservationIsTold(t *testing.T) {
 	}
 }
 
-// Each scheduler that was refused is told, within the bound on Availability messages.
+// Each scheduler with a declined offer is told, within the bound on Availability messages.
 func TestEveryRefusedSchedulerIsTold(t *testing.T) {
 	r, a := over(t)
 	r.owner(bob, 8)
@@ -103,7 +104,7 @@ func TestEveryRefusedSchedulerIsTold(t *testing.T) {
 	}
 	r.says(bob, contract.Release{Offer: 99})
 	r.pass(time.Second)
-	r.says(amy, offer(50, attempt(50, 1), job.Resources{Memory: 1})) // refused again
+	r.says(amy, offer(50, attempt(50, 1), job.Resources{Memory: 1})) // declined again
 	r.pass(time.Second)
 	o := offer(51, attempt(51, 1), cpu)
 	o.User = "bea"
@@ -129,7 +130,7 @@ func TestRefusalsAreForgottenWithTheSession(t *testing.T) {
 	}
 }
 
-// refuseAll has the first task of each of so many users get a place, and the second one refused.
+// refuseAll gives the first task of so many users a place each, and declines the second one.
 func (r *tries) refuseAll(users int) {
 	for i := range uint64(users) {
 		for n := range uint64(2) {
@@ -140,8 +141,8 @@ func (r *tries) refuseAll(users int) {
 	}
 }
 
-// If there are more users than fit into one message, the rest follows in the next.
-func TestManyUsersAreToldInTurn(t *testing.T) {
+// If there are more users than fit into one message, the others follow in the next.
+func TestManyUsersAreToldInSeveralMessages(t *testing.T) {
 	r := limited(t, map[string]string{"per_user.tasks": "1"})
 	const users = 2*contract.MaxUnderQuota + 10
 	r.refuseAll(users)
@@ -188,8 +189,8 @@ func TestRefusalsAreBounded(t *testing.T) {
 	}
 }
 
-// A refusal that is repeated is kept once.
-func TestRefusedAgainIsKeptOnce(t *testing.T) {
+// A repeated refusal is kept once.
+func TestRepeatedRefusalIsKeptOnce(t *testing.T) {
 	r, _ := over(t)
 	for i := range uint64(3 * worker.MaxRefusals) {
 		r.says(amy, offer(100+i, attempt(100+i, 1), cpu))
@@ -200,8 +201,8 @@ func TestRefusedAgainIsKeptOnce(t *testing.T) {
 	}
 }
 
-// Of the tasks of one user that wait for his limit, that of the highest priority starts first, whichever scheduler has it
-// and whichever answers first, and also before one that comes only then.
+// Of the tasks of one user that wait for a limit, the one with the highest priority starts first, whichever scheduler
+// has it and whichever answers first. It also starts before one that arrives only then.
 func TestHighestPriorityGoesFirstUnderALimit(t *testing.T) {
 	r, a := over(t) // of amy, with the usual priority
 	r.owner(bob, 8)
@@ -248,8 +249,8 @@ func TestHighestPriorityGoesFirstUnderALimit(t *testing.T) {
 	one[contract.Commit](r.host, amy)
 }
 
-// A scheduler that was told first and has no use for it any more delays the tasks of lower priorities by a second.
-func TestNobodyWaitsLongForTheHighestPriority(t *testing.T) {
+// A scheduler that is told first and no longer needs the quota delays tasks with lower priorities by a second.
+func TestUnusedTurnOfTheHighestPriorityDelaysOthersByASecond(t *testing.T) {
 	r, a := over(t)
 	r.owner(bob, 8)
 	high := theirs(8, 1, 1, cpu)

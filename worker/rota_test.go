@@ -1,6 +1,6 @@
 package worker_test
 
-// Turns: what is free is set aside for an offer whose start nothing shows, and shared, in turns.
+// Turns: what is free is set aside for an offer without a forecast start, and shared, in turns.
 
 import (
 	"maps"
@@ -12,23 +12,24 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// Turns of setting aside become longer than any task, and are never more than half of the time. The first is for others.
-func TestTurns(t *testing.T) {
+// The turns in which something is set aside become longer than any task, and are never more than half of the time. The
+// first turn is for others.
+func TestTurnsAreAtMostHalfOfTheTime(t *testing.T) {
 	const since, first = worker.BootTime(time.Hour), 10 * time.Minute
 	var kept time.Duration
 	if k, until := worker.Turns(since, since, first); k || until != since.Add(first) {
-		t.Errorf("first it is kept: %v, until %v", k, until)
+		t.Errorf("the first turn: kept %v, until %v, want it shared until the end of the first turn", k, until)
 	}
 	for at := since; at < since.Add(100*time.Hour); {
 		k, until := worker.Turns(since, at, first)
 		if until <= at {
-			t.Fatalf("the turn at %v ends at %v", at, until)
+			t.Fatalf("the turn at %v ends at %v, want later", at, until)
 		}
 		if k {
 			kept += until.Sub(at)
 		}
 		if kept*2 > until.Sub(since) || k && kept*2 != until.Sub(since) {
-			t.Errorf("at %v it was kept for %v of %v", until, kept, until.Sub(since))
+			t.Errorf("at %v it was kept for %v of %v, want at most half", until, kept, until.Sub(since))
 		}
 		at = until
 	}
@@ -37,9 +38,9 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// Of several offers for which nothing shows when they fit, only the first has turns. Nothing is said of the start of the
-// others until its turns were in vain for long.
-func TestOneOfferHasTurns(t *testing.T) {
+// Of several offers without a forecast, only the first has turns. The others get no forecast until its turns were in
+// vain for a long time.
+func TestOnlyTheFirstOfferWithoutAForecastHasTurns(t *testing.T) {
 	h, _ := eight(t, 0)
 	first, second := timed(2, gpus(8), 0), timed(3, job.Resources{CPUs: 8}, 0)
 	known := map[uint64]contract.Forecast{}
@@ -81,9 +82,9 @@ func TestOneOfferHasTurns(t *testing.T) {
 	}
 }
 
-// An offer does not starve behind one that never starts, even if it needs something else: a task without an end holds a
-// GPU, the first offer needs all GPUs, the second all other CPUs, and tasks for one CPU keep coming.
-func TestNothingStarvesBehindAnOfferThatNeverStarts(t *testing.T) {
+// An offer does not starve behind one that never starts, even if it needs something else. A task without an end holds a
+// GPU. The first offer needs all GPUs, the second all other CPUs, and tasks for one CPU keep arriving.
+func TestNoOfferStarvesBehindOneThatNeverStarts(t *testing.T) {
 	h, s := eight(t, 0)
 	first, second := timed(2, job.Resources{GPUs: 8}, 0), timed(3, job.Resources{CPUs: 7}, 0)
 	h.says(amy, first)
@@ -119,41 +120,42 @@ func TestNothingStarvesBehindAnOfferThatNeverStarts(t *testing.T) {
 		got[contract.Event](h, amy)
 		got[contract.Decline](h, amy)
 	}
-	t.Fatal("it never started")
+	t.Fatal("the second offer never started")
 }
 
-// The turns of an offer go on where they were when one that went before it is gone. Meanwhile nothing is said of its start.
-func TestTurnsStayWithTheOffer(t *testing.T) {
+// The turns of an offer continue where they were after an offer that ranks before it has gone. Meanwhile it has no
+// forecast.
+func TestTurnsContinueAfterAnEarlierOffer(t *testing.T) {
 	h, _ := eight(t, 0)
 	first := timed(2, gpus(8), 0)
 	h.says(amy, first)
 	h.untilKept(first)
 	h.pass(time.Second)
 	if f := h.forecasts()[2]; f.Kept == 0 {
-		t.Fatalf("forecast %+v", f)
+		t.Fatalf("forecast %+v, want Kept above 0", f)
 	}
 	before := timed(3, gpus(7), 0)
 	before.Need.CPUs, before.Priority = 8, 60
 	h.says(amy, before)
 	h.pass(time.Second)
 	if all := h.forecasts(); all[2] != (contract.Forecast{Offer: 2}) || all[3].Shared == 0 {
-		t.Errorf("forecasts %+v: the other one goes before it", all)
+		t.Errorf("forecasts %+v, want none for 2 behind the other offer, which shares", all)
 	}
 	h.says(amy, contract.Release{Offer: 3})
 	h.pass(time.Second)
 	if f := h.forecasts()[2]; f.Kept == 0 || f.Kept > worker.DefaultSetAside-2*time.Second {
-		t.Errorf("forecast %+v: its turn goes on", f)
+		t.Errorf("forecast %+v, want its turn to continue", f)
 	}
 }
 
-// A gang gives its places back after a while, and its offers are new ones then. So its first turn is not for others: it
-// would never have another.
-func TestFirstTurnOfAGang(t *testing.T) {
+// A gang gives its places back after a while, and its offers are new ones then. So its first turn is not for others:
+// otherwise it would never have one.
+func TestFirstTurnOfAGangIsItsOwn(t *testing.T) {
 	h, _ := eight(t, 0)
 	h.says(amy, member(50, 1, gpus(8)))
 	h.pass(time.Second)
 	if f := h.forecasts()[501]; f.Kept == 0 || f.Kept > worker.DefaultSetAside {
-		t.Errorf("forecast %+v", f)
+		t.Errorf("forecast %+v, want it kept for one turn at most", f)
 	}
 	small := timed(3, gpus(1), 0)
 	small.Age = 0
@@ -163,8 +165,8 @@ func TestFirstTurnOfAGang(t *testing.T) {
 	}
 }
 
-// For a spare offer nothing is set aside: later ones get what is free whatever the time, and nothing is said of its start.
-// It goes first all the same, and once its scheduler has this host keep what is free, its turns begin.
+// Nothing is set aside for a spare offer: later ones get what is free at any time, and it has no forecast. Still it
+// ranks first, and once its scheduler has this host keep what is free, its turns begin.
 func TestSpareOffersHaveNoTurns(t *testing.T) {
 	h, s := eight(t, 0)
 	spare := timed(2, gpus(8), 0)
@@ -199,8 +201,8 @@ func TestSpareOffersHaveNoTurns(t *testing.T) {
 	}
 }
 
-// A spare offer with the same need does not hide one for which this host is to keep what is free.
-func TestSpareOfferHidesNobody(t *testing.T) {
+// A spare offer does not hide another offer with the same need, for which this host is to keep what is free.
+func TestSpareOfferDoesNotHideAnotherOffer(t *testing.T) {
 	h, _ := eight(t, 0)
 	spare, stands := timed(2, gpus(8), 0), timed(3, gpus(8), 0)
 	spare.Spare = true
@@ -209,11 +211,11 @@ func TestSpareOfferHidesNobody(t *testing.T) {
 	h.pass(time.Second)
 	h.says(amy, spare, stands)
 	if all := h.forecasts(); all[3].Kept == 0 || all[2] != (contract.Forecast{}) {
-		t.Errorf("forecasts %+v", all)
+		t.Errorf("forecasts %+v, want Kept above 0 for 3, and none for 2", all)
 	}
 }
 
-// If time limits show when a spare offer fits, it is booked as any other.
+// If time limits show when a spare offer fits, it is booked like any other.
 func TestSpareOffersAreBooked(t *testing.T) {
 	h, _ := eight(t, time.Hour)
 	spare := timed(2, gpus(8), time.Hour)

@@ -1,6 +1,6 @@
 package worker_test
 
-// The safety rules of docs/protocol.md, as far as a worker has to keep them.
+// The safety rules of docs/protocol.md that a worker has to keep.
 
 import (
 	"slices"
@@ -12,14 +12,14 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// R1 is a rule for the owner. The worker's part is that it starts nothing without a Start.
+// R1 is a rule for the owner. The worker's part is to start nothing without a Start.
 func TestR1CommitAloneStartsNothing(t *testing.T) {
 	h := newHost(t, config(0))
 	h.meet(amy, 1)
 	h.says(amy, offer(1, attempt(1, 1), cpu))
 	one[contract.Commit](h, amy)
 	if h.records[attempt(1, 1)].Phase != contract.PhaseReserved {
-		t.Fatal("the reservation is not on disk though its commit was sent")
+		t.Fatal("the Commit was sent before the reservation was on disk")
 	}
 	for range 20 {
 		h.pass(time.Second)
@@ -57,7 +57,7 @@ func TestR2OlderEpochIsStale(t *testing.T) {
 				t.Fatalf("stale = %+v, want epoch 1.5 of amy", stale)
 			}
 			if len(e.Start)+len(e.Stop)+len(e.Signal)+len(e.Extend) > 0 || len(h.records) != before {
-				t.Fatalf("obeyed an old owner: %+v", e)
+				t.Fatalf("an old owner was obeyed: %+v", e)
 			}
 		})
 	}
@@ -110,7 +110,7 @@ func TestR3DeadlineCountsFromTheRequest(t *testing.T) {
 	if want := worker.BootTime(r.Clock).Add(job.DefaultLease); e.Extend[attempt(1, 1)] != want {
 		t.Fatalf("extended to %v, want %v", e.Extend, want)
 	}
-	// The same answer again does not count.
+	// The same answer does not count again.
 	h.jump(time.Second)
 	if e = h.says(amy, answerTo(r, 1, true)); len(e.Extend) > 0 {
 		t.Fatal("an answer counted twice")
@@ -130,7 +130,7 @@ func TestR3StartCarriesTheDeadlineOfTheLastRenewal(t *testing.T) {
 	}
 }
 
-// R4 is a rule for the owner. It needs that no deadline is later than a lease after the last answered Renew. So a
+// R4 is a rule for the owner. It relies on no deadline being later than one lease after the last answered Renew. So a
 // deadline that has passed is never moved.
 func TestR4LapsedAttemptIsNotExtended(t *testing.T) {
 	h := newHost(t, config(0))
@@ -142,7 +142,7 @@ func TestR4LapsedAttemptIsNotExtended(t *testing.T) {
 	m.File = file(sp)
 	e := h.says(amy, m)
 	if len(e.Start) != 1 {
-		t.Fatalf("not started: %+v", h.sent[amy])
+		t.Fatalf("the task was not started: %+v", h.sent[amy])
 	}
 	h.pass(12 * time.Second)
 	rs := got[contract.Renew](h, amy)
@@ -170,19 +170,19 @@ func TestR6TombstoneIsOnDiskBeforeTheAnswer(t *testing.T) {
 		t.Fatalf("answer %+v, want a refusal", ev)
 	}
 	if h.records[attempt(1, 1)].Phase != contract.PhaseRefused {
-		t.Fatal("no tombstone")
+		t.Fatal("there is no tombstone")
 	}
-	// It is never started after that, not even after a restart.
+	// The attempt is never started after that, not even after a restart.
 	h.says(amy, offer(1, attempt(1, 1), cpu))
 	one[contract.Decline](h, amy)
 	h.says(amy, start(1, attempt(1, 1), s, cpu))
 	if one[contract.Event](h, amy).Refused == "" {
-		t.Fatal("not refused")
+		t.Fatal("the Start was not refused")
 	}
 	h.boot()
 	h.meet(amy, 1)
 	if one[contract.Event](h, amy).Refused == "" {
-		t.Fatal("forgotten by a restart")
+		t.Fatal("the tombstone was forgotten by a restart")
 	}
 	h.says(amy, contract.Ack{Attempt: attempt(1, 1), N: 1})
 	if len(h.records) > 0 {
@@ -196,12 +196,12 @@ func TestR6QueryRefusesAReservedAttempt(t *testing.T) {
 	h.says(amy, offer(1, attempt(1, 1), cpu))
 	h.says(amy, contract.Query{Attempt: attempt(1, 1), Group: group, Epoch: epoch(1), Store: store})
 	if one[contract.Event](h, amy).Refused == "" {
-		t.Fatal("not refused")
+		t.Fatal("the reserved attempt was not refused")
 	}
 	h.says(amy, contract.Ack{Attempt: attempt(1, 1), N: 1})
 	e := h.says(amy, start(1, attempt(1, 1), s, cpu)) // it arrives late
 	if len(e.Start) > 0 {
-		t.Fatal("started though the worker answered that it never would be")
+		t.Fatal("started though the worker answered that it never would")
 	}
 }
 
@@ -216,7 +216,7 @@ func TestR6AnotherStoreProvesNothing(t *testing.T) {
 
 // R7 and R8 are rules for the owner. If it breaks them, the worker still finds the tombstone or the record. An
 // acknowledged attempt is not started again either.
-func TestR7AcknowledgedAttemptIsNotBegunAgain(t *testing.T) {
+func TestR7AcknowledgedAttemptIsNotStartedAgain(t *testing.T) {
 	h := newHost(t, config(0))
 	s := h.meet(amy, 1)
 	h.run(amy, 1, attempt(1, 1), s, cpu)
@@ -226,11 +226,11 @@ func TestR7AcknowledgedAttemptIsNotBegunAgain(t *testing.T) {
 		t.Fatalf("acknowledged, but kept: %v, forgotten %v, want %v and none", h.records, e.Forget, []job.Attempt{attempt(1, 1)})
 	}
 	if e = h.says(amy, start(1, attempt(1, 1), s, cpu)); len(e.Start) > 0 {
-		t.Fatal("started again")
+		t.Fatal("an acknowledged attempt was started again")
 	}
 }
 
-func TestR8NewOwnerFindsWhatRuns(t *testing.T) {
+func TestR8NewOwnerFindsRunningAttempts(t *testing.T) {
 	h := newHost(t, config(0))
 	s := h.meet(amy, 1)
 	h.run(amy, 1, attempt(1, 1), s, cpu)
@@ -257,7 +257,7 @@ func TestR9StartIsIdempotent(t *testing.T) {
 	h.wantStates(amy, job.Starting, job.Running)
 	again := func() []job.State {
 		if e := h.says(amy, start(1, a, s, cpu)); len(e.Start) > 0 {
-			t.Fatal("started twice")
+			t.Fatal("the attempt was started twice")
 		}
 		return h.states(amy)
 	}
@@ -272,7 +272,7 @@ func TestR9StartIsIdempotent(t *testing.T) {
 	}
 }
 
-func TestR3SessionCountsFromTheRequest(t *testing.T) {
+func TestR3LeaseOfASessionCountsFromTheRequest(t *testing.T) {
 	h := newHost(t, config(0))
 	s := h.meet(amy, 1)
 	h.pass(contract.RenewEvery)
@@ -287,7 +287,7 @@ func TestR3SessionCountsFromTheRequest(t *testing.T) {
 	if want := worker.BootTime(r.Clock).Add(job.DefaultLease); len(e.Start) != 1 || e.Start[0].Deadline != want {
 		t.Fatalf("start = %+v, want deadline %v", e.Start, want)
 	}
-	// A duplicate answer does not count, not even if it refuses to keep the attempt.
+	// A duplicate answer does not count, even if it does not keep the attempt.
 	if e = h.says(amy, answerTo(contract.Renew{
 		Group: group, Clock: r.Clock, Session: s, Live: []job.Attempt{attempt(1, 1)},
 	}, 1, false)); len(e.Stop) > 0 {
@@ -304,13 +304,13 @@ func TestStartOfAnotherOfferIsRefused(t *testing.T) {
 			h.pass(contract.ReserveFor + time.Second)
 		}
 		if e := h.says(amy, start(9, attempt(1, 1), s, cpu)); len(e.Start) > 0 {
-			t.Fatalf("started by another offer, lapsed: %v", lapse)
+			t.Fatalf("started by another offer; lapsed before: %v", lapse)
 		}
 	}
 }
 
-// A task whose lease would end soon is not started. R4 does not allow to let it run on.
-func TestR4StartNeedsEnoughOfTheLease(t *testing.T) {
+// A task whose lease would end soon is not started. R4 would not allow it to run on.
+func TestR4StartNearTheEndOfTheLeaseIsRefused(t *testing.T) {
 	for age, starts := range map[time.Duration]bool{5 * time.Second: true, 20 * time.Second: false} {
 		h := newHost(t, config(0))
 		s := h.meet(amy, 1)
@@ -319,23 +319,23 @@ func TestR4StartNeedsEnoughOfTheLease(t *testing.T) {
 		m := start(1, attempt(1, 1), s, cpu)
 		m.File = edited(m.File, func(s *job.Spec) { s.Lease = job.Duration(job.MinLease) })
 		if e := h.says(amy, m); (len(e.Start) == 1) != starts {
-			t.Fatalf("renewed %v ago: started %d", age, len(e.Start))
+			t.Fatalf("renewed %v ago: %d started, want a start only with enough of the lease", age, len(e.Start))
 		}
 		if r := got[contract.Renew](h, amy); !starts && len(r) != 1 {
-			t.Fatal("the commit did not ask for renewal")
+			t.Fatal("the Commit did not request a renewal")
 		}
 	}
 }
 
-// For a task the ledger is synced once, before the process is started.
-func TestWhatIsSynced(t *testing.T) {
+// For each task the ledger is synced once, before the process is started.
+func TestLedgerIsSyncedOnceBeforeAStart(t *testing.T) {
 	h := newHost(t, config(0))
 	s := h.meet(amy, 1)
 	first, two := attempt(1, 1), attempt(2, 1)
 	wrote := func(what string, synced bool) {
 		t.Helper()
 		if h.wrote.Empty() || h.wrote.Sync != synced {
-			t.Errorf("%s: wrote %+v", what, h.wrote)
+			t.Errorf("%s: wrote %+v, want it synced only before a start", what, h.wrote)
 		}
 	}
 	h.says(amy, offer(1, first, cpu))

@@ -10,14 +10,14 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-// A task that needs a client gets HUP when that was gone for too long, and KILL after the grace.
-func TestWatchOfATaskWithAClient(t *testing.T) {
+// A task that needs a client gets HUP when its client has been gone for too long, and KILL after the grace.
+func TestTaskWithoutItsClientEnds(t *testing.T) {
 	const sec = time.Second
 	start := protocol.Start{Hold: true, Grace: 5 * sec, Input: &protocol.Input{Away: 60 * sec}}
 	for _, c := range []struct {
 		name string
 		do   func(w *watch)
-		want map[time.Duration]unix.Signal // by the time since the start; empty: none in an hour
+		want map[time.Duration]unix.Signal // by the time since the start; empty: none within an hour
 	}{
 		{"nobody comes", func(*watch) {}, map[time.Duration]unix.Signal{60 * sec: unix.SIGHUP, 65 * sec: unix.SIGKILL}},
 		{"the client stays", func(w *watch) { w.attended() }, nil},
@@ -47,7 +47,7 @@ func TestWatchOfATaskWithAClient(t *testing.T) {
 			}
 		}
 		if c.want[60*sec] == unix.SIGHUP && (w.cause.state() != job.Cancelled || w.detail != "its client was gone for 1m") {
-			t.Errorf("%s: %s, %q", c.name, w.cause.state(), w.detail)
+			t.Errorf("%s: %s, %q, want CANCELLED because its client was gone for 1m", c.name, w.cause.state(), w.detail)
 		}
 	}
 }

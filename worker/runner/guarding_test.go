@@ -27,8 +27,9 @@ func taskOf(n int, deadline time.Duration) *task {
 	return &task{attempt: job.Attempt{Job: job.NewID(7, 9), Task: n, N: 1}, watch: watch{deadline: deadline}}
 }
 
-// A task that must end with its lease for certain is refused where it would not. Any other starts without a guard.
-func TestTaskWithoutAGuard(t *testing.T) {
+// A task that must end with its lease for certain is refused if that cannot be guaranteed. Any other task starts
+// without a guard.
+func TestFencedTaskIsRefusedWithoutAGuard(t *testing.T) {
 	t.Parallel()
 	for what, change := range map[string]func(*guarding){
 		"no table":           func(g *guarding) { g.table = nil },
@@ -48,7 +49,7 @@ func TestTaskWithoutAGuard(t *testing.T) {
 		k := taskOf(1, time.Hour)
 		err := g.reserve(k, &protocol.Start{Fenced: true}, 0)
 		if (err == nil) != (what == "") || err != nil && !strings.Contains(err.Error(), what) {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: %v, want this error or none", what, err)
 		}
 		g.free(k)
 		if err := g.reserve(k, &protocol.Start{}, 0); err != nil {
@@ -57,8 +58,8 @@ func TestTaskWithoutAGuard(t *testing.T) {
 	}
 }
 
-// A spawner that stood still makes no process of a task whose lease is over.
-func TestNoProcessAfterTheLease(t *testing.T) {
+// A spawner that was paused makes no process for a task whose lease has ended.
+func TestNoProcessIsMadeAfterTheLease(t *testing.T) {
 	t.Parallel()
 	g, now := newGuarding(t), proc.BootTime()
 	for n, k := range []*task{taskOf(0, now-1), taskOf(1, now+time.Hour), taskOf(2, 0)} {
@@ -67,10 +68,10 @@ func TestNoProcessAfterTheLease(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := g.making(k, s)(11, 22, "/g"); errors.Is(err, errLapsed) != (n == 0) {
-			t.Errorf("task %d: %v", n, err)
+			t.Errorf("task %d: %v, want errLapsed for the first only", n, err)
 		}
 		if all := g.table.All(); len(all) != n+1 || all[n].PID != 11 || all[n].Ticks != 22 || all[n].Group != "/g" {
-			t.Errorf("%+v", all)
+			t.Errorf("%+v, want the process 11 with its group", all)
 		}
 	}
 	k := taskOf(3, now+time.Hour)

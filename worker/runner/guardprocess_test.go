@@ -13,8 +13,9 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-// A guard that dies at once, again and again, is started after pauses. One that has lived for a while is started at once.
-func TestGuardThatDiesAtOnce(t *testing.T) {
+// A guard that dies at once, again and again, is restarted after pauses. One that has lived for a while is restarted at
+// once.
+func TestGuardThatDiesAtOnceIsRestartedAfterPauses(t *testing.T) {
 	t.Parallel()
 	any := true
 	g := &guardProcess{command: []string{"/bin/false", "false"}, do: make(chan func(), 1), needed: func() bool { return any }, log: slog.New(slog.DiscardHandler)}
@@ -42,11 +43,11 @@ func TestGuardThatDiesAtOnce(t *testing.T) {
 	}
 	g.since -= guardSettled
 	if dies(); g.guard == 0 || g.pause != 0 {
-		t.Errorf("guard %d runs, next pause %s: it had lived for a while", g.guard, g.pause)
+		t.Errorf("guard %d runs, next pause %s, want a new one at once", g.guard, g.pause)
 	}
 	any = false
 	if dies(); g.guard != 0 || g.paused {
-		t.Error("it is started again, but there is no task")
+		t.Error("the guard is restarted without a task")
 	}
 	g.pause, any = guardPauseMost, true
 	if g.again(); g.pause != guardPauseMost {
@@ -55,7 +56,7 @@ func TestGuardThatDiesAtOnce(t *testing.T) {
 }
 
 // A task that the guard has killed, for whatever reason, has not failed.
-func TestKilledByTheGuard(t *testing.T) {
+func TestTaskKilledByTheGuardHasNotFailed(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		signal  unix.Signal
@@ -70,7 +71,7 @@ func TestKilledByTheGuard(t *testing.T) {
 		w.started(sec)
 		w.ended(2*sec, int(tt.signal), tt.guarded)
 		if w.cause != tt.want || w.signalled() != (tt.want != causeNone) {
-			t.Errorf("%s: cause %d, stage %d", name, w.cause, w.stage)
+			t.Errorf("%s: cause %d, stage %d, want the cause of the case", name, w.cause, w.stage)
 		}
 	}
 	if got := causeGuard.state(); got != job.NodeFail {
@@ -78,23 +79,23 @@ func TestKilledByTheGuard(t *testing.T) {
 	}
 }
 
-// A runner whose lock file is gone may live.
-func TestNoLockIsNoDeath(t *testing.T) {
+// A runner without its lock file may still live.
+func TestRunnerWithoutALockFileMayLive(t *testing.T) {
 	t.Parallel()
 	dead := make(chan error, 1)
 	go func() { dead <- awaitRunner(-1, protocol.Dir(t.TempDir()), 1) }()
 	select {
 	case err := <-dead:
 		if err == nil {
-			t.Error("it is said to be dead")
+			t.Error("the runner is reported as dead")
 		}
 	case <-time.After(time.Minute):
-		t.Error("no answer")
+		t.Error("no answer within the time-out")
 	}
 }
 
-// A runner whose files were deleted removes none of another runner that has its number by now.
-func TestRunnerRemovesItsOwnFiles(t *testing.T) {
+// A runner whose files were deleted removes none of another runner that has its number now.
+func TestRunnerRemovesOnlyItsOwnFiles(t *testing.T) {
 	t.Parallel()
 	for _, deleted := range []bool{false, true} {
 		dir := protocol.Dir(t.TempDir())
@@ -115,7 +116,7 @@ func TestRunnerRemovesItsOwnFiles(t *testing.T) {
 		removeOwn(dir, 1, lock)
 		_ = lock.Close() // nothing was written to it
 		if _, err := os.Stat(dir.Lock(1)); os.IsNotExist(err) == deleted {
-			t.Errorf("deleted before: %t; then: %v", deleted, err)
+			t.Errorf("deleted before: %t; then: %v, want only its own file removed", deleted, err)
 		}
 	}
 }

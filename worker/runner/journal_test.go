@@ -46,7 +46,7 @@ func newJournal(t *testing.T, dir protocol.Dir, generation int) *journal {
 	return j
 }
 
-func TestJournalKeepsAll(t *testing.T) {
+func TestJournalKeepsAllEnds(t *testing.T) {
 	t.Parallel()
 	dir := protocol.Dir(t.TempDir())
 	if err := dir.Make(); err != nil {
@@ -73,12 +73,12 @@ func TestJournalKeepsAll(t *testing.T) {
 	}
 	all := saved(t, dir)
 	if len(all) != n {
-		t.Fatalf("%d ends read, %d saved", len(all), n)
+		t.Fatalf("%d ends read, want the %d saved ones", len(all), n)
 	}
 	for _, round := range rounds {
 		for _, k := range round {
 			if e := all[k.name]; e.Record != k.record || e.Segment.Number != k.segment {
-				t.Fatalf("read %+v, saved %+v in segment %d", e, k.record, k.segment)
+				t.Fatalf("read %+v, want %+v in segment %d", e, k.record, k.segment)
 			}
 		}
 	}
@@ -88,9 +88,8 @@ func TestJournalKeepsAll(t *testing.T) {
 	}
 }
 
-// TestJournalOfSameGeneration opens the journal of a generation that already has segments. The segments that it finds
-// stay unchanged.
-func TestJournalOfSameGeneration(t *testing.T) {
+// TestOlderSegmentsStayUnchanged opens the journal of a generation that already has segments. These stay unchanged.
+func TestOlderSegmentsStayUnchanged(t *testing.T) {
 	t.Parallel()
 	dir := protocol.Dir(t.TempDir())
 	for n := range 3 {
@@ -107,7 +106,7 @@ func TestJournalOfSameGeneration(t *testing.T) {
 	}
 }
 
-func TestJournalCutOff(t *testing.T) {
+func TestTruncatedJournalIsRead(t *testing.T) {
 	t.Parallel()
 	for name, tail := range map[string]string{
 		"half a line": `{"attempt":"x.5.1","exit":{"sta`,
@@ -141,9 +140,9 @@ func TestJournalCutOff(t *testing.T) {
 	}
 }
 
-// TestJournalOfARemovedDirectory removes the directory. What ends meanwhile is told nevertheless, and once the directory is there
-// again, ends are saved in it, with their room.
-func TestJournalOfARemovedDirectory(t *testing.T) {
+// TestEndsAreReportedWithoutADirectory removes the directory. Ends are still reported meanwhile. Once the directory exists
+// again, ends are saved in it, with their reserved space.
+func TestEndsAreReportedWithoutADirectory(t *testing.T) {
 	t.Parallel()
 	dir := protocol.Dir(filepath.Join(t.TempDir(), "run"))
 	if err := dir.Make(); err != nil {
@@ -168,16 +167,16 @@ func TestJournalOfARemovedDirectory(t *testing.T) {
 		}
 	}
 	if all := saved(t, dir); len(all) != 2 || !j.room.has() {
-		t.Errorf("%d ends are saved; room: %v", len(all), j.room.has())
+		t.Errorf("%d ends are saved; space: %v, want 2 and true", len(all), j.room.has())
 	}
 	if is, err := os.Stat(protocol.Room(dir, 1)); err != nil || is.Size() != 0 {
-		t.Errorf("the room is not there again: %v", err)
+		t.Errorf("the reserved space is missing: %v", err)
 	}
 }
 
-// TestJournalAfterFault fails one write. The end that was not saved is not read back, and the next write goes to a new
+// TestFailedWriteStartsANewSegment fails one write. The end that was not saved is not read back, and the next write goes to a new
 // file.
-func TestJournalAfterFault(t *testing.T) {
+func TestFailedWriteStartsANewSegment(t *testing.T) {
 	t.Parallel()
 	dir := protocol.Dir(t.TempDir())
 	j := newJournal(t, dir, 1)
@@ -197,9 +196,9 @@ func TestJournalAfterFault(t *testing.T) {
 	}
 }
 
-// TestChangedByteOfJournal changes each byte of a segment in turn: the ends that are read are those that were saved, or it is
-// damaged.
-func TestChangedByteOfJournal(t *testing.T) {
+// TestChangedByteIsDetected changes each byte of a segment in turn: the ends are read as they were saved, or the segment
+// is reported as damaged.
+func TestChangedByteIsDetected(t *testing.T) {
 	t.Parallel()
 	dir := protocol.Dir(t.TempDir())
 	j := newJournal(t, dir, 1)

@@ -12,8 +12,8 @@ import (
 )
 
 // The kernel wakes the runner at the very moment of the next time limit, whatever else the host does: the timer is read
-// back, between two looks at its clock.
-func TestTimerIsThatOfTheNextLimit(t *testing.T) {
+// between two readings of its clock.
+func TestTimerIsSetToTheNextLimit(t *testing.T) {
 	tm, err := newTimer()
 	if err != nil {
 		t.Fatal(err)

@@ -11,9 +11,9 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-// The lock file of a runner, the directory of tasks, and that of all runners are there again if somebody removes them; the data
-// directory is not, and a lock file that another runner holds stays.
-func TestRemovedFilesOfARunner(t *testing.T) {
+// The runner restores its lock file, the directory of tasks, and that of all runners if somebody removes them. It does
+// not restore the data directory, and leaves a lock file that another runner holds.
+func TestRunnerRestoresItsRemovedFiles(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")
 	dir := protocol.Dir(filepath.Join(data, "run"))
@@ -33,13 +33,13 @@ func TestRemovedFilesOfARunner(t *testing.T) {
 			t.Fatal(err)
 		}
 		if again, held, err := k.look(); again != (what != "nothing") || !held || err != nil {
-			t.Errorf("%s: made again: %v, held: %v, %v", what, again, held, err)
+			t.Errorf("%s: made again: %v, held: %v, %v, want it restored and held", what, again, held, err)
 		}
 		if info, err := dir.ReadInfo(3); err != nil || !reflect.DeepEqual(info, k.info) {
 			t.Errorf("%s: %+v, %v, want no error and %v", what, info, err, k.info)
 		}
 		if other, err := dir.TryLock(3); other != nil || err != nil {
-			t.Errorf("%s: nobody holds the lock; %v", what, err)
+			t.Errorf("%s: the lock is not held; %v", what, err)
 		}
 		if _, err := os.Stat(dir.Tasks()); err != nil {
 			t.Error(err)
@@ -49,24 +49,24 @@ func TestRemovedFilesOfARunner(t *testing.T) {
 		t.Fatal(err)
 	}
 	if again, _, err := k.look(); again || !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("without a data directory: made again: %v, %v", again, err)
+		t.Errorf("without a data directory: made again: %v, %v, want false and os.ErrNotExist", again, err)
 	}
 	if err := os.MkdirAll(string(dir), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	other, err := dir.TryLock(3) // another runner, as it seems
+	other, err := dir.TryLock(3) // looks like another runner
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer other.Close()
 	if again, held, err := k.look(); !held || err != nil || k.lock == other {
-		t.Errorf("with another runner: made again: %v, held: %v, %v", again, held, err)
+		t.Errorf("with another runner: made again: %v, held: %v, %v, want its own lock only", again, held, err)
 	}
 	k.release()
 	if _, err := os.Stat(dir.Lock(3)); err != nil {
 		t.Errorf("the lock of another runner was removed: %v", err)
 	}
 	if _, held, _ := k.look(); held {
-		t.Error("a lock that was released is held")
+		t.Error("a released lock is held")
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-// TestLogIsBounded writes the log in a separate process, because rotating the log changes standard error.
+// TestLogIsBounded writes the log in a separate process, because rotation of the log changes standard error.
 func TestLogIsBounded(t *testing.T) {
 	const variable, most = "MUSTER_TEST_LOG", 1000
 	if path := os.Getenv(variable); path != "" {
@@ -47,14 +47,14 @@ func TestLogIsBounded(t *testing.T) {
 	}
 	newer := read(path)
 	if both := read(protocol.OlderLog(path)) + newer; !strings.Contains(both, "line 99") || !strings.Contains(both, "line 90") || strings.Contains(both, "line 50") {
-		t.Errorf("log:\n%s", both)
+		t.Errorf("want the lines 90 to 99 and not 50 in the log:\n%s", both)
 	}
 	if !strings.HasSuffix(newer, "last words of the runtime\n") {
 		t.Errorf("log:\n%s, want suffix \"last words of the runtime\\n\"", newer)
 	}
 }
 
-// TestForeignLogIsNotRotated checks that standard error is not rotated when it is not the runner's log.
+// TestForeignLogIsNotRotated checks that standard error is not rotated if it is not the runner's log.
 func TestForeignLogIsNotRotated(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "log")
@@ -66,7 +66,7 @@ func TestForeignLogIsNotRotated(t *testing.T) {
 	}
 }
 
-func TestClearLogs(t *testing.T) {
+func TestLogsOfDeadRunnersAreCleared(t *testing.T) {
 	t.Parallel()
 	dir := protocol.Dir(t.TempDir())
 	write := func(path string) {
@@ -79,7 +79,7 @@ func TestClearLogs(t *testing.T) {
 		write(dir.Log(n + 1))
 	}
 	write(protocol.OlderLog(dir.Log(1)))
-	write(dir.Lock(2)) // this runner is still running
+	write(dir.Lock(2)) // this runner still runs
 	write(filepath.Join(string(dir), "runner-x.log"))
 	if err := dir.ClearLogs(); err != nil {
 		t.Fatal(err)

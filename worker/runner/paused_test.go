@@ -84,8 +84,8 @@ func gained(dir string) time.Duration {
 	return time.Duration(n)
 }
 
-// someContainers runs two kinds of containers: those that wait for their image for ever, and those that run until
-// they are killed.
+// someContainers runs two kinds of containers: some wait for their image for ever, the others run until they are
+// killed.
 type someContainers struct{}
 
 func (someContainers) Run(ctx context.Context, b spawn.Container) job.Exit {
@@ -229,7 +229,7 @@ func (d *daemon) ends(want ...int) map[int]job.Exit {
 		}
 		n, wanted := left[m.Ended.Attempt]
 		if !wanted || m.Ended.Exit == nil {
-			d.t.Fatalf("%s ended: %+v", m.Ended.Attempt, m.Ended.Exit)
+			d.t.Fatalf("%s ended unexpectedly: %+v", m.Ended.Attempt, m.Ended.Exit)
 		}
 		delete(left, m.Ended.Attempt)
 		got[n] = *m.Ended.Exit
@@ -237,8 +237,8 @@ func (d *daemon) ends(want ...int) map[int]job.Exit {
 	return got
 }
 
-// TestPausedHost checks that a task whose lease ran out during the pause is ended at once, and that no other task is.
-func TestPausedHost(t *testing.T) {
+// TestPauseEndsTasksWithoutALease checks that a task whose lease ended during the pause ends at once, and that no other task does.
+func TestPauseEndsTasksWithoutALease(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{notified, polls} {
 		t.Run(mode, func(t *testing.T) {
@@ -268,7 +268,7 @@ func TestPausedHost(t *testing.T) {
 			}
 			d.ask(protocol.Request{Start: tardy}) // made before the pause, sent after it
 			if e := d.ends(late)[late]; e.State != job.NodeFail || e.Started || !strings.Contains(e.Reason, "paused for 2m") {
-				t.Errorf("a start that was requested before the pause: %+v", e)
+				t.Errorf("a start that was requested before the pause: %+v, want NODE_FAIL, not started, with the pause as the reason", e)
 			}
 			for _, n := range []int{long, hold} {
 				d.ask(protocol.Request{Stop: &protocol.Stop{Attempt: nameOf(n), Reason: "enough"}})
@@ -280,9 +280,9 @@ func TestPausedHost(t *testing.T) {
 	}
 }
 
-// TestExtensionFromBeforePause sends extensions whose deadline the daemon computed before or after a pause. The runner
-// subtracts the pause if the deadline was computed before it.
-func TestExtensionFromBeforePause(t *testing.T) {
+// TestExtensionFromBeforeAPauseIsShortened sends extensions with deadlines that the daemon computed before or after a pause. The
+// runner subtracts the pause from a deadline from before it.
+func TestExtensionFromBeforeAPauseIsShortened(t *testing.T) {
 	t.Parallel()
 	const now, before, missed = 1000 * sec, 5000 * sec, 120 * sec
 	for _, tt := range []struct {
@@ -308,8 +308,8 @@ func TestExtensionFromBeforePause(t *testing.T) {
 	}
 }
 
-// TestWallClockSet checks that each cancelled timer is reported, and that no other end of the wait is.
-func TestWallClockSet(t *testing.T) {
+// TestChangesOfTheWallClockAreReported checks that each cancelled timer is reported, and that no other end of the wait is.
+func TestChangesOfTheWallClockAreReported(t *testing.T) {
 	t.Parallel()
 	set, waits := make(chan struct{}, 1), make(chan error)
 	done := make(chan struct{})

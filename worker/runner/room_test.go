@@ -15,9 +15,9 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-// TestEndsOnAFullDisk saves the ends of all tasks that have started, on a disk that was used up meanwhile. A task that
-// starts then is refused.
-func TestEndsOnAFullDisk(t *testing.T) {
+// TestEndsAreSavedOnAFullDisk saves the ends of all started tasks on a disk that has become full. A task that starts then is
+// refused.
+func TestEndsAreSavedOnAFullDisk(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("mounting a small file system needs root")
 	}
@@ -53,7 +53,7 @@ func TestEndsOnAFullDisk(t *testing.T) {
 		t.Fatalf("got %v, want unix.ENOSPC", err)
 	}
 	if err := j.room.hold(100 * n); !diskFull(err) {
-		t.Errorf("room on a full disk: %v", err)
+		t.Errorf("reserved space on a full disk: %v, want disk full", err)
 	}
 	for i := range n {
 		k := deadTask(i)
@@ -67,9 +67,9 @@ func TestEndsOnAFullDisk(t *testing.T) {
 	}
 }
 
-// TestRoomOnADiskThatHangs has a task start while the room is being allocated and that does not return. It is refused soon,
-// and the next one at once.
-func TestRoomOnADiskThatHangs(t *testing.T) {
+// TestTaskIsRefusedOnADiskThatHangs starts a task while the disk space for its end is allocated, which does not return. The task
+// is refused soon, and the next one at once.
+func TestTaskIsRefusedOnADiskThatHangs(t *testing.T) {
 	t.Parallel()
 	r := openRoom(filepath.Join(t.TempDir(), "room"))
 	r.mu.Lock()
@@ -86,6 +86,6 @@ func TestRoomOnADiskThatHangs(t *testing.T) {
 	}
 	r.holding = nil
 	if err := r.hold(1); err != nil {
-		t.Errorf("once the disk answers: %v", err)
+		t.Errorf("once the disk works again: %v", err)
 	}
 }

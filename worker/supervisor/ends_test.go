@@ -64,7 +64,7 @@ func TestStop(t *testing.T) {
 }
 
 // A task ends at its time limit. How soon after depends on the machine; that the runner is woken at that very moment is
-// checked with its watch (TestWatch) and its timer (TestTimerIsThatOfTheNextLimit).
+// checked with its watch (TestWatch) and its timer (TestTimerIsSetToTheNextLimit).
 func TestTimeLimit(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, mode string) {

@@ -1,7 +1,7 @@
 package docker
 
-// Tests that need no engine: the requests to it, the meaning of its messages, and the notes of a dead runner. The
-// tests with a real engine are in e2e.
+// Tests that need no engine: the requests to it, the meaning of its messages, and the notes of a dead runner. The tests
+// with a real engine are in e2e.
 
 import (
 	"context"
@@ -38,7 +38,7 @@ func box(t *testing.T) spawn.Container {
 	}
 }
 
-func TestHostConfig(t *testing.T) {
+func TestContainersAreConfined(t *testing.T) {
 	b := box(t)
 	b.GPUs = protocol.GPUs{
 		IDs: []string{"GPU-a", "GPU-b"}, CDI: []string{"nvidia.com/gpu=GPU-a", "nvidia.com/gpu=GPU-b"},
@@ -50,16 +50,16 @@ func TestHostConfig(t *testing.T) {
 	}
 	if h.Privileged || len(h.CapAdd) > 0 || !slices.Equal(h.CapDrop, []string{"ALL"}) || !slices.Equal(h.SecurityOpt, []string{"no-new-privileges"}) ||
 		h.NetworkMode.IsHost() || h.PidMode.IsHost() || !h.IpcMode.IsPrivate() || h.UsernsMode.IsHost() {
-		t.Errorf("not confined: %+v", h)
+		t.Errorf("the container is not confined: %+v", h)
 	}
 	if h.NanoCPUs != 3e9 || h.Memory != 8<<30 || h.MemorySwap != h.Memory || h.ShmSize != 4<<30 || *h.PidsLimit != 99 {
-		t.Errorf("limits: %+v", h.Resources)
+		t.Errorf("limits: %+v, want those of the task", h.Resources)
 	}
 	if !slices.Equal(h.GroupAdd, []string{"44"}) {
 		t.Errorf("groups %v, want %v", h.GroupAdd, []string{"44"})
 	}
 	if r := h.DeviceRequests; len(r) != 1 || r[0].Driver != "nvidia" || !slices.Equal(r[0].DeviceIDs, b.GPUs.IDs) || !slices.Equal(r[0].Capabilities[0], b.GPUs.Capabilities) {
-		t.Errorf("GPUs %+v", r)
+		t.Errorf("GPUs: %+v, want those of the task", r)
 	}
 	f := factsOf(system.Info{
 		SecurityOptions: []string{"name=seccomp,profile=builtin", "name=rootless"}, MemTotal: 64 << 30,
@@ -77,7 +77,7 @@ func TestHostConfig(t *testing.T) {
 	}
 	b.HostNetwork = true
 	if h, err = hostConfig(b, nil, facts{}); err != nil || !h.NetworkMode.IsHost() || h.Privileged || !slices.Equal(h.CapDrop, []string{"ALL"}) || h.PidMode.IsHost() || h.UTSMode.IsHost() {
-		t.Errorf("a member of a gang: %+v, %v", h, err)
+		t.Errorf("a member of a gang: %+v, %v, want the network of the host and else confined", h, err)
 	}
 	if _, err := hostConfig(b, nil, f); err == nil || !strings.Contains(err.Error(), "rootless") {
 		t.Errorf(`a member of a gang on a rootless engine: %v, want an error and "rootless" in it`, err)
@@ -88,7 +88,7 @@ func TestHostConfig(t *testing.T) {
 	}
 }
 
-func TestMounts(t *testing.T) {
+func TestOnlyAllowedDirectoriesAreMounted(t *testing.T) {
 	root := t.TempDir()
 	open, closed := filepath.Join(root, "open"), filepath.Join(root, "closed")
 	for _, d := range []string{open, closed} {
@@ -128,13 +128,13 @@ func TestMounts(t *testing.T) {
 		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
 			t.Errorf("%s under %s: %v, want %q", c.mount, c.allowed, err, c.want)
 		case c.want == "" && (err != nil || len(all) != 2 || all[1].Source != open || all[1].ReadOnly != strings.HasSuffix(c.mount, ":ro")):
-			t.Errorf("%s under %s: %+v, %v", c.mount, c.allowed, all, err)
+			t.Errorf("%s under %s: %+v, %v, want one mount of the directory", c.mount, c.allowed, all, err)
 		}
 	}
 }
 
-// TestPins checks that a container sees the directory that was checked, though its user then replaces it.
-func TestPins(t *testing.T) {
+// TestContainerSeesTheDirectoryThatWasChecked checks that a container sees the directory that was checked, even if its user then replaces it.
+func TestContainerSeesTheDirectoryThatWasChecked(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to mount")
 	}
@@ -173,7 +173,7 @@ func TestPins(t *testing.T) {
 		t.Skip("needs the right to mount")
 	}
 	if err != nil || len(shown) != 2 || !slices.Equal(shown, places) {
-		t.Fatalf("%q, %q, %v", shown, places, err)
+		t.Fatalf("%q, %q, %v, want the same 2", shown, places, err)
 	}
 	if err := errors.Join(os.Rename(open, root+"/away"), os.Symlink(secret, open)); err != nil {
 		t.Fatal(err)
@@ -183,7 +183,7 @@ func TestPins(t *testing.T) {
 			t.Errorf(`%s shows %q, %v, want no error and "open"`, path, text, err)
 		}
 	}
-	// What was moved out before the check is not shown.
+	// A directory that was moved away before the check is not shown.
 	if _, _, err := p.show(b, facts{}); err == nil || !strings.Contains(err.Error(), "not allowed") {
 		t.Errorf(`%v, want an error and "not allowed" in it`, err)
 	}
@@ -203,8 +203,8 @@ func TestPins(t *testing.T) {
 	}
 }
 
-// An engine's error about a mount names the user's paths, and says that the engine lacks them only where it does.
-func TestMountErrors(t *testing.T) {
+// An engine's error about a mount names the user's paths. It says that the engine lacks them only if that is so.
+func TestErrorsOfMountsNameTheUsersPaths(t *testing.T) {
 	places, mounts := []string{"/run/pins/1", "/run/pins/12"}, []string{"/data:/data", "/share:/etc/passwd"}
 	const before = `OCI runtime create failed: error mounting "/run/pins/12" to rootfs at "/etc/passwd": mount /run/pins/12:/etc/passwd (via /proc/self/fd/6), flags: 0x5000: `
 	for text, want := range map[string]string{
@@ -225,8 +225,8 @@ func TestMountErrors(t *testing.T) {
 	}
 }
 
-// An engine that is away or short of something concerns those who use it. The code for which the host pauses itself would
-// keep all other tasks from it, too.
+// An engine that is away or short of something concerns only those who use it. The code with which the host pauses
+// itself would exclude all other tasks too.
 func TestFailuresOfTheEngineDoNotPauseTheHost(t *testing.T) {
 	_, away := Probe(t.Context(), "unix:///does/not/exist.sock")
 	for name, err := range map[string]error{
@@ -234,12 +234,12 @@ func TestFailuresOfTheEngineDoNotPauseTheHost(t *testing.T) {
 		"processes": errors.New("OCI runtime create failed: fork/exec /proc/self/exe: resource temporarily unavailable: unknown"),
 	} {
 		if x := notStarted(err); x.State != job.NodeFail || x.Code != codeNotExecutable || !x.FailedStart() {
-			t.Errorf("%s: %s with code %d: %s", name, x.State, x.Code, x.Reason)
+			t.Errorf("%s: %s with code %d: %s, want NODE_FAIL as a failed start without a pause", name, x.State, x.Code, x.Reason)
 		}
 	}
 }
 
-func TestProgress(t *testing.T) {
+func TestProgressOfAPull(t *testing.T) {
 	p := progress{image: "a:1", layers: map[string]*layer{}}
 	for _, c := range []struct{ line, want string }{
 		{`{"status":"Pulling from library/a","id":"1"}`, "pulling a:1: 0 of 0 layers"},
@@ -260,7 +260,7 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-func TestMayPass(t *testing.T) {
+func TestWhichErrorsMayPass(t *testing.T) {
 	for text, want := range map[string]bool{
 		"received unexpected HTTP status: 503 Service Unavailable":                true,
 		"dial tcp 10.0.0.1:443: connect: connection refused":                      true,
@@ -276,8 +276,8 @@ func TestMayPass(t *testing.T) {
 	}
 }
 
-// The reason of a task whose image cannot be pulled says what to do, however long the words of the registry are.
-func TestNotPulled(t *testing.T) {
+// The reason of a task whose image cannot be pulled says what to do, however long the error of the registry is.
+func TestReasonOfAFailedPullSaysWhatToDo(t *testing.T) {
 	const network, name, private = "the node does not reach the registry", "check its name and tag", "muster has no credentials"
 	for text, want := range map[string]string{
 		`Get "https://r.invalid/v2/": dial tcp: lookup r.invalid on 10.0.0.1:53: no such host`:                                                  network,
@@ -300,14 +300,14 @@ func TestNotPulled(t *testing.T) {
 		}
 	}
 	if err := errors.New(`Get "https://r/v2/team/forbidden/manifests/1": dial tcp 10.0.0.1:443: i/o timeout`); !mayPass(err) {
-		t.Error("a registry that is not reached has refused, because of the name of the image")
+		t.Error("a time-out counts as a refusal because of the image's name")
 	}
 	if got := notPulled("a:1", errors.New("strange")).Error(); got != "image a:1 cannot be pulled: strange" {
 		t.Errorf(`got %v, want "image a:1 cannot be pulled: strange"`, got)
 	}
 }
 
-func TestNotes(t *testing.T) {
+func TestNotesNameTheContainersOfADeadRunner(t *testing.T) {
 	n := &notes{path: filepath.Join(t.TempDir(), "boxes")}
 	for _, line := range []note{{ID: "a", Host: "h"}, {ID: "b", Host: "h"}, {ID: "a", PID: 7, Ticks: 9, Boot: "x"}} {
 		if err := n.add(line); err != nil {
@@ -333,9 +333,9 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// TestEndOrphans has a dead runner's notes name a process that is still running, one whose PID belongs to another
-// process by now, and one of an earlier boot. No engine is there. Only the first process is ended.
-func TestEndOrphans(t *testing.T) {
+// TestOrphansOfADeadRunnerEnd has a dead runner's notes name a process that still runs, one whose PID belongs to another process by
+// now, and one of an earlier boot. There is no engine. Only the first process is ended.
+func TestOrphansOfADeadRunnerEnd(t *testing.T) {
 	orphan, other := exec.CommandContext(t.Context(), "sleep", "1000"), exec.CommandContext(t.Context(), "sleep", "1000")
 	dir := t.TempDir()
 	n := &notes{path: protocol.Dir(dir).Containers(1)}
@@ -360,7 +360,7 @@ func TestEndOrphans(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-died
-	if err := other.Process.Kill(); err != nil { // it is still running
+	if err := other.Process.Kill(); err != nil { // it still runs
 		t.Error(err)
 	}
 	_ = other.Wait()
@@ -375,7 +375,7 @@ func TestEndOrphans(t *testing.T) {
 	}
 }
 
-func TestRefusal(t *testing.T) {
+func TestReasonOfARefusal(t *testing.T) {
 	for text, want := range map[string]RefusalError{
 		"OCI runtime exec failed: exec failed: unable to start container process: exec: \"x\": executable file not found in $PATH: unknown\r\n": {127, `cannot execute "x": executable file not found in $PATH`},
 		"OCI runtime exec failed: exec failed: unable to start container process: exec: \"/etc\": permission denied: unknown":                   {126, `cannot execute "/etc": permission denied`},

@@ -1,6 +1,6 @@
 package docker
 
-// The link to an engine that restarts, and pulls that stall: an engine of a few lines, in memory, with a fake clock.
+// The link to an engine that restarts, and pulls that stall: a minimal engine in memory, with a fake clock.
 
 import (
 	"context"
@@ -45,14 +45,14 @@ func (p *pipes) Close() error {
 
 func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "engine", Net: "unix"} }
 
-// fakeEngine answers as an engine does. It restarts with other settings.
+// fakeEngine answers like an engine. It restarts with other settings.
 type fakeEngine struct {
 	t      *testing.T
 	server *http.Server // guarded by the test, which alone starts and ends it
 	at     atomic.Pointer[pipes]
 	memory atomic.Int64
 	asked  atomic.Int32
-	events http.HandlerFunc // nil: as an engine's
+	events http.HandlerFunc // nil: like an engine
 	pull   http.HandlerFunc
 }
 
@@ -96,14 +96,14 @@ func (e *fakeEngine) link() *link {
 	e.t.Cleanup(func() {
 		e.server.Close()
 		c.Close()
-		time.Sleep(unwatched) // virtual; then nobody watches any more
+		time.Sleep(unwatched) // of the fake clock; then nobody watches any more
 	})
 	return &link{Client: c}
 }
 
-// An engine that was restarted with other settings is asked again, and so is one that has read its settings anew. One that
-// stays as it is is asked once.
-func TestLearnAfterRestart(t *testing.T) {
+// An engine that was restarted with other settings is queried again, and so is one that has reloaded its settings. One
+// without a change is queried once.
+func TestSettingsAreQueriedAgainAfterARestart(t *testing.T) {
 	reload := make(chan struct{})
 	watched := func(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).Flush()
@@ -156,22 +156,22 @@ func TestLearnAfterRestart(t *testing.T) {
 	}
 }
 
-// What an engine lacks is remembered for the next container while it stays up, and a container whose engine went away in
-// between still knows it.
-func TestLacks(t *testing.T) {
+// What an engine lacks is remembered for the next container while the engine is up. A container whose engine went away
+// in between still knows it.
+func TestWhatAnEngineLacksIsRemembered(t *testing.T) {
 	l := &link{facts: &facts{}}
 	with := facts{}
 	if lost := errors.New("exec: docker-init: not found"); !l.lacks(&with, lost) || !with.noInit || !l.facts.noInit || l.lacks(&with, lost) {
-		t.Errorf("%+v, %+v", with, l.facts)
+		t.Errorf("%+v, %+v, want the missing init known to both, once", with, l.facts)
 	}
 	l.facts = nil
 	if !l.lacks(&with, errors.New("error setting rlimit")) || !with.noLimits || l.facts != nil {
-		t.Errorf("%+v, %+v", with, l.facts)
+		t.Errorf("%+v, %+v, want the missing limits known to the container alone", with, l.facts)
 	}
 }
 
-// A pull that does not move ends, with its reason. One that is slow goes on, and one that waits for others has longer.
-func TestStalledPull(t *testing.T) {
+// A stalled pull ends with its reason. A slow one goes on, and one that waits for others has more time.
+func TestStalledPullEnds(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		line    string // %d: a number that grows
@@ -209,11 +209,11 @@ func TestStalledPull(t *testing.T) {
 				took := time.Since(began)
 				if c.after == 0 {
 					if err != nil {
-						t.Errorf("after %s: %v", took, err)
+						t.Errorf("after %s: %v, want no error", took, err)
 					}
 					return
 				}
-				// it is looked at every second
+				// It is checked every second.
 				if err == nil || !strings.HasPrefix(err.Error(), c.because) || took < c.after || took > c.after+2*time.Second || !mayPass(err) {
 					t.Errorf("after %s: %v, want after %s: %s", took, err, c.after, c.because)
 				}

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The name of an image misleads neither the advice nor the decision to try again.
+// The name of an image affects neither the advice nor the decision to try again.
 func TestAdviceIgnoresNames(t *testing.T) {
 	for _, c := range []struct {
 		text, advice string // a part of the advice; "" for none

@@ -17,8 +17,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// The notes of a host that is never without a container do not grow for ever, and still tell which containers there are.
-func TestNotesOfABusyHost(t *testing.T) {
+// The notes of a host that always has a container do not grow for ever, and still name its containers.
+func TestNotesOfABusyHostAreBounded(t *testing.T) {
 	n := &notes{path: filepath.Join(t.TempDir(), "boxes")}
 	stays := note{ID: "stays", Host: "h", PID: 7, Ticks: 9, Boot: "x"}
 	for _, line := range []note{{ID: "stays", Host: "h"}, {ID: "stays", PID: 7, Ticks: 9, Boot: "x"}} {
@@ -50,7 +50,7 @@ func TestNotesOfABusyHost(t *testing.T) {
 }
 
 // A line that was written in part, because the disk was full, does not spoil the next one.
-func TestTornNote(t *testing.T) {
+func TestPartialNoteDoesNotSpoilTheNext(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "boxes")
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
@@ -58,10 +58,10 @@ func TestTornNote(t *testing.T) {
 	}
 	n := &notes{path: path, file: full, live: map[string]note{}}
 	if n.add(note{ID: "lost", Host: "h"}) == nil {
-		t.Fatal("a full disk takes a line")
+		t.Fatal("a full disk accepts a line")
 	}
 	full.Close()
-	if err := os.WriteFile(path, []byte(`{"id":"lo`), 0o600); err != nil { // what of it came to the disk
+	if err := os.WriteFile(path, []byte(`{"id":"lo`), 0o600); err != nil { // the part of it that reached the disk
 		t.Fatal(err)
 	}
 	n.file = nil
@@ -73,10 +73,10 @@ func TestTornNote(t *testing.T) {
 	}
 }
 
-// An engine that does not answer keeps nobody else waiting: who is cancelled goes at once.
-func TestLearnOfASilentEngine(t *testing.T) {
+// An engine that does not answer delays no other query: a cancelled one returns at once.
+func TestSilentEngineDelaysNoOther(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "engine")
-	l, err := new(net.ListenConfig).Listen(t.Context(), "unix", path) // accepts and says nothing
+	l, err := new(net.ListenConfig).Listen(t.Context(), "unix", path) // accepts and does not answer
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestLearnOfASilentEngine(t *testing.T) {
 	first, cancel := context.WithCancel(t.Context())
 	asked := make(chan error, 1)
 	go func() { _, err := engine.learn(first); asked <- err }()
-	if _, err := l.Accept(); err != nil { // the first one asks
+	if _, err := l.Accept(); err != nil { // the first query
 		t.Fatal(err)
 	}
 	second, cancelled := context.WithCancel(t.Context())
@@ -100,23 +100,23 @@ func TestLearnOfASilentEngine(t *testing.T) {
 	select {
 	case err := <-done:
 		if err == nil {
-			t.Error("a silent engine told its facts")
+			t.Error("a silent engine reported its facts")
 		}
 	case <-time.After(askWithin / 2):
-		t.Error("one who was cancelled waits for the engine's answer to another")
+		t.Error("a cancelled query waits for the engine's answer to another")
 	}
 	cancel()
 	if <-asked == nil {
-		t.Error("a silent engine told its facts")
+		t.Error("a silent engine reported its facts")
 	}
 }
 
-// A task whose engine takes connections and says nothing is not one that failed by itself: it can run on another node.
-func TestSilentEngineIsNoFailure(t *testing.T) {
+// A task whose engine accepts connections and does not answer has not failed by itself: it can run on another node.
+func TestSilentEngineIsNotTheTasksFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := client.New(client.WithDialContext(func(context.Context, string, string) (net.Conn, error) {
 			here, there := net.Pipe()
-			go io.Copy(io.Discard, there) // until the client has had enough
+			go io.Copy(io.Discard, there) // until the client closes the connection
 			return here, nil
 		}))
 		if err != nil {

@@ -38,7 +38,7 @@ func (c *contained) output() string {
 	return c.buf.String()
 }
 
-// contain runs a script as the command of a container. It is ready when the script has written "up".
+// contain runs a script as the command of a container. It returns when the script has written "up".
 func contain(t *testing.T, script string) *contained {
 	t.Helper()
 	docker, err := exec.LookPath("docker-init")
@@ -68,15 +68,15 @@ func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("still waiting for %s", what)
+			t.Fatalf("time-out while waiting for %s", what)
 		}
 	}
 }
 
 const saves = `sh -c 'trap "sleep 0.3; echo saved; exit 0" TERM; echo up; while :; do sleep 0.01; done'; echo never`
 
-// The shell of a container dies of TERM. The program that it has started has the grace all the same.
-func TestGraceInAContainer(t *testing.T) {
+// TERM ends the shell of a container. The program that it started still has the grace.
+func TestProgramInAContainerHasTheGrace(t *testing.T) {
 	t.Parallel()
 	c := contain(t, saves)
 	c.End(unix.SIGTERM)
@@ -86,8 +86,8 @@ func TestGraceInAContainer(t *testing.T) {
 	}
 }
 
-// At the end of the grace what is left is killed, and the exit code is that of the command.
-func TestGraceEndsInAContainer(t *testing.T) {
+// After the grace, remaining processes are killed, and the exit code is that of the command.
+func TestContainerIsKilledAfterTheGrace(t *testing.T) {
 	t.Parallel()
 	c := contain(t, `trap "exit 7" TERM; (trap "" TERM; echo up; while :; do sleep 1; done) & while :; do sleep 0.01; done`)
 	c.End(unix.SIGTERM)
@@ -102,8 +102,8 @@ func TestGraceEndsInAContainer(t *testing.T) {
 	}
 }
 
-// The image's stop signal is for its program, and TERM for what that has started.
-func TestStopSignal(t *testing.T) {
+// The image's stop signal is for its program. Processes started by the program get TERM.
+func TestStopSignalIsForTheProgramOfTheImage(t *testing.T) {
 	t.Parallel()
 	c := contain(t, `trap "wait; echo quit; exit 5" QUIT; sh -c 'trap "echo child; exit 0" TERM; echo up; while :; do sleep 0.01; done' & while :; do sleep 0.01; done`)
 	c.stop = unix.SIGQUIT

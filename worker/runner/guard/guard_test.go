@@ -69,7 +69,7 @@ func (w *Watch) wants(t *testing.T, r leaseclock.Reading, want ...int) {
 	}
 }
 
-// play looks each time that the watch asks for, up to a time.
+// play looks each time that the watch requests, up to a time.
 func (w *Watch) play(to time.Duration, now *time.Duration) (over []Entry) {
 	for {
 		o, wait := w.Look(at(*now))
@@ -82,7 +82,7 @@ func (w *Watch) play(to time.Duration, now *time.Duration) (over []Entry) {
 }
 
 // A task is over a moment after its deadline, not before, and not if either process has moved the deadline.
-func TestOverAfterItsDeadline(t *testing.T) {
+func TestTaskIsOverAfterItsDeadline(t *testing.T) {
 	t.Parallel()
 	runners, others := tables(t)
 	const skew = 1000 * sec
@@ -98,7 +98,7 @@ func TestOverAfterItsDeadline(t *testing.T) {
 	}
 	over, _ := w.Look(at(now))
 	if len(over) != 1 || over[0] != (Entry{Attempt: attempt(1), Group: "/g/1", PID: 11, Ticks: 111, Deadline: 130 * sec, Skew: skew}) {
-		t.Fatalf("over: %+v", over)
+		t.Fatalf("over: %+v, want the first task with its process and deadline", over)
 	}
 	runners.Extend(plain, 500*sec, skew)
 	runners.Extend(plain, 200*sec, skew) // never earlier
@@ -115,24 +115,24 @@ func TestOverAfterItsDeadline(t *testing.T) {
 	}
 }
 
-// The runner sees which tasks others have killed. The next task in the slot was not.
-func TestKilledIsNoted(t *testing.T) {
+// The runner sees which tasks the guard has killed. The next task in the slot was not.
+func TestRunnerSeesWhichTasksWereKilled(t *testing.T) {
 	t.Parallel()
 	runners, others := tables(t)
 	one := put(t, runners, Entry{Attempt: attempt(1), Group: strings.Repeat("x", groupBytes-1), Deadline: Never})
 	two := put(t, runners, Entry{Attempt: attempt(2), Deadline: Never})
 	others.MarkKilled(attempt(1))
 	if !runners.Killed(one) || runners.Killed(two) {
-		t.Errorf("killed: %v, %v", runners.Killed(one), runners.Killed(two))
+		t.Errorf("killed: %v, %v, want true and false", runners.Killed(one), runners.Killed(two))
 	}
 	runners.Free(one)
 	if put(t, runners, Entry{Attempt: attempt(3), Deadline: Never}); runners.Killed(one) {
-		t.Error("another task counts as killed")
+		t.Error("another task in the slot counts as killed")
 	}
 }
 
-// A task has its place before it has a process: until then there is nothing to end, and the guard looks again soon.
-func TestTaskWithoutAProcess(t *testing.T) {
+// A task has its place before it has a process. Until then there is nothing to kill, and the guard looks again soon.
+func TestTaskWithoutAProcessIsLookedAtAgain(t *testing.T) {
 	t.Parallel()
 	runners, others := tables(t)
 	slot := put(t, runners, Entry{Attempt: attempt(1), Deadline: 130 * sec, Skew: 1000 * sec})
@@ -160,9 +160,9 @@ func TestTaskWithoutAProcess(t *testing.T) {
 	}
 }
 
-// A process that is being made when the runner is stopped is found by its environment, if it has neither a namespace nor a
-// group of the task's name.
-func TestKillWhileItIsMade(t *testing.T) {
+// A process that is being made when the runner is stopped is found by its environment if it has neither a namespace nor
+// a group with the task's name.
+func TestProcessThatIsBeingMadeIsKilled(t *testing.T) {
 	t.Parallel()
 	a := attempt(7)
 	cmd := exec.Command("sleep", "1000")
@@ -178,15 +178,15 @@ func TestKillWhileItIsMade(t *testing.T) {
 	}
 	err := cmd.Wait()
 	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGKILL {
-		t.Errorf("%v", err)
+		t.Errorf("status %v, want killed", err)
 	}
 	if e.Kill() {
-		t.Error("it was found again")
+		t.Error("the process was found again")
 	}
 }
 
-// A guard that stood still first lets the others write what was renewed.
-func TestGuardThatStoodStill(t *testing.T) {
+// A guard that was paused first lets the others record their renewals.
+func TestPausedGuardWaitsForRenewals(t *testing.T) {
 	t.Parallel()
 	runners, others := tables(t)
 	put(t, runners, Entry{Attempt: attempt(1), PID: 11, Deadline: 130 * sec, Skew: 1000 * sec})
@@ -199,7 +199,7 @@ func TestGuardThatStoodStill(t *testing.T) {
 }
 
 // A pause of the host counts as time that has passed, for deadlines from before it.
-func TestPausedHost(t *testing.T) {
+func TestPauseOfTheHostCountsAsTime(t *testing.T) {
 	t.Parallel()
 	runners, _ := tables(t)
 	put(t, runners, Entry{Attempt: attempt(1), PID: 11, Deadline: 200 * sec, Skew: 1000 * sec})
@@ -226,7 +226,7 @@ func TestTableIsBounded(t *testing.T) {
 		t.Errorf("one more than there are slots: %v, want ErrFull", err)
 	}
 	if err := os.Truncate("/proc/self/fd/"+strconv.Itoa(int(runners.File().Fd())), 0); err == nil {
-		t.Error("the table can be made shorter, and whoever has it mapped would die")
+		t.Error("the table can be truncated, which would kill everyone who has mapped it")
 	}
 	for _, info := range []protocol.Info{{PID: os.Getpid()}, {PID: os.Getpid(), Leases: 1}, {PID: 1 << 30, Leases: 3}} {
 		if _, err := Open(info); err == nil {

@@ -17,7 +17,7 @@ import (
 // maker returns a maker whose namespaces the test's thread can enter.
 func maker(t testing.TB) *Maker {
 	t.Helper()
-	runtime.LockOSThread() // for ever: the thread has a working directory of its own, and ends with the test
+	runtime.LockOSThread() // for ever: the thread has its own working directory, and ends with the test
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		t.Skipf("no working directory of a thread: %v", err)
 	}
@@ -68,14 +68,14 @@ func statusOf(t testing.TB, pid int) unix.WaitStatus {
 	}
 }
 
-// endOf waits for the end of a pipe, which comes when all processes that could write to it have ended.
+// endOf waits for the end of a pipe. It comes when all processes that could write to it have ended.
 func endOf(t *testing.T, out *os.File) {
 	t.Helper()
 	if err := out.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	if b, err := readAll(out); err != nil {
-		t.Fatalf("a process lives: %q, %v", b, err)
+		t.Fatalf("a process still lives: %q, %v", b, err)
 	}
 }
 
@@ -90,7 +90,7 @@ func ready(t *testing.T, out *os.File) {
 	}
 }
 
-func TestAllEndWithInit(t *testing.T) {
+func TestProcessesEndWithTheInit(t *testing.T) {
 	m := maker(t)
 	s, err := m.Make()
 	if err != nil {
@@ -101,7 +101,7 @@ func TestAllEndWithInit(t *testing.T) {
 	ready(t, out)
 	s.Kill()
 	if status := statusOf(t, pid); !status.Signaled() || status.Signal() != unix.SIGKILL {
-		t.Errorf("status %x", status)
+		t.Errorf("status %x, want killed", status)
 	}
 	endOf(t, out)
 	statusOf(t, s.PID)
@@ -110,7 +110,7 @@ func TestAllEndWithInit(t *testing.T) {
 	}
 }
 
-// A thread that was stopped when it was about to make a process makes none in a namespace that has ended meanwhile.
+// A thread that was stopped just before it makes a process makes none in a namespace that has ended meanwhile.
 func TestNothingStartsInAnEndedNamespace(t *testing.T) {
 	m := maker(t)
 	s, err := m.Make()
@@ -124,7 +124,7 @@ func TestNothingStartsInAnEndedNamespace(t *testing.T) {
 	s.Kill()
 	var info unix.Siginfo
 	for {
-		err := unix.Waitid(unix.P_PIDFD, s.init, &info, unix.WEXITED|unix.WNOWAIT, nil) // nobody has reaped it yet
+		err := unix.Waitid(unix.P_PIDFD, s.init, &info, unix.WEXITED|unix.WNOWAIT, nil) // it is still a zombie
 		if err == nil {
 			break
 		}
@@ -137,13 +137,13 @@ func TestNothingStartsInAnEndedNamespace(t *testing.T) {
 		t.Fatal(back)
 	}
 	if err == nil {
-		t.Errorf("process %d was made", pid)
+		t.Errorf("process %d was made in an ended namespace", pid)
 	}
 	statusOf(t, s.PID)
 }
 
-// A runner that is killed closes its end of the pipe, as Close does.
-func TestAllEndWithTheMaker(t *testing.T) {
+// A killed runner closes its end of the pipe, like Close.
+func TestProcessesEndWithTheMaker(t *testing.T) {
 	m := maker(t)
 	s, err := m.Make()
 	if err != nil {
@@ -161,7 +161,7 @@ func TestAllEndWithTheMaker(t *testing.T) {
 }
 
 // A process sees its own namespace, and the exit status is its own.
-func TestViewFromInside(t *testing.T) {
+func TestProcessSeesItsOwnNamespace(t *testing.T) {
 	m := maker(t)
 	dir := t.TempDir()
 	s, err := m.Make()
@@ -181,18 +181,18 @@ func TestViewFromInside(t *testing.T) {
 		t.Errorf("%q, want %q, %v", b, want, err)
 	}
 	if status := statusOf(t, pid); !status.Signaled() || status.Signal() != unix.SIGSEGV {
-		t.Errorf("status %x", status)
+		t.Errorf("status %x, want a segmentation fault", status)
 	}
 	if names, err := os.ReadDir(dir); err != nil || len(names) > 0 {
 		t.Errorf("what was mounted inside is seen outside: %v, %v, want no error and none", names, err)
 	}
 	if text, err := os.ReadFile("/proc/self/mountinfo"); err != nil || strings.Contains(string(text), dir) {
-		t.Errorf("mounts of the host, %v:\n%s", err, text)
+		t.Errorf("mounts of the host are visible, %v:\n%s", err, text)
 	}
 }
 
-// Tasks that run at the same time have other pids, and so have the processes that they start.
-func TestPIDsDiffer(t *testing.T) {
+// Tasks that run at the same time have different PIDs, and so do the processes that they start.
+func TestPIDsOfConcurrentTasksDiffer(t *testing.T) {
 	m := maker(t)
 	if _, err := os.Stat("/proc/sys/kernel/ns_last_pid"); err != nil {
 		t.Skip(err)
@@ -213,11 +213,11 @@ func TestPIDsDiffer(t *testing.T) {
 		b, err := readAll(out)
 		all := strings.Fields(string(b))
 		if err != nil || len(all) != children+1 || all[0] == "2" {
-			t.Errorf("task %d: pids %q, %v", n, all, err)
+			t.Errorf("task %d: PIDs %q, %v, want one for each process", n, all, err)
 		}
 		for _, text := range all {
 			if other, is := seen[text]; is && other != n {
-				t.Errorf("task %d has pid %s of task %d", n, text, other)
+				t.Errorf("task %d has the PID %s of task %d", n, text, other)
 			}
 			seen[text] = n
 		}
@@ -225,8 +225,8 @@ func TestPIDsDiffer(t *testing.T) {
 	}
 }
 
-// However many tasks run at the same time, the pids with which they begin are about as far from each other as can be.
-func TestPIDsAreSpread(t *testing.T) {
+// However many tasks run at the same time, the PIDs with which they start are about as far apart as possible.
+func TestFirstPIDsAreSpreadApart(t *testing.T) {
 	t.Parallel()
 	for _, pids := range []int64{leastPIDs, 1 << 22} {
 		for _, tasks := range []int64{2, 4, 10, 100} {

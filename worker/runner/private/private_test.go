@@ -21,7 +21,7 @@ func onHost() *Mounter {
 	return m
 }
 
-func TestWhatIsKept(t *testing.T) {
+func TestWhichFilesOfTheHostStayVisible(t *testing.T) {
 	for _, tt := range []struct {
 		path, word string
 		tmp, shm   string // names
@@ -85,21 +85,21 @@ func TestWhatIsKept(t *testing.T) {
 	}
 }
 
-// A task that names more than can be kept shares the directory.
-func TestManyNames(t *testing.T) {
+// A task that names more files than can be kept shares the directory.
+func TestDirectoryIsSharedForTooManyNames(t *testing.T) {
 	k := onHost().Keep(1000)
 	for i := range maxKept {
 		k.Words([]string{"/tmp/" + strings.Repeat("x", i+1), "/tmp/x"})
 	}
 	if len(k.names[tmp]) != maxKept || !k.shared[tmp] || k.shared[shm] {
-		t.Errorf("%d names, shared: %v", len(k.names[tmp]), k.shared)
+		t.Errorf("%d names, shared: %v, want the maximum of names and /tmp shared only", len(k.names[tmp]), k.shared)
 	}
 }
 
 // outside returns a directory that is neither in /tmp nor in /dev/shm.
 func outside(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/var/tmp", "muster-test-") //nolint:usetesting // that one is in /tmp
+	dir, err := os.MkdirTemp("/var/tmp", "muster-test-") //nolint:usetesting // t.TempDir is in /tmp
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,11 +107,11 @@ func outside(t *testing.T) string {
 	return dir
 }
 
-func TestNoOwnDirectories(t *testing.T) {
+func TestDataDirectoryBelowAPrivateOneIsRefused(t *testing.T) {
 	if _, err := New(outside(t)); err != nil {
 		t.Errorf("below /var/tmp: %v", err)
 	}
-	dir, err := os.MkdirTemp("/tmp", "muster-test-") //nolint:usetesting // that one may be elsewhere
+	dir, err := os.MkdirTemp("/tmp", "muster-test-") //nolint:usetesting // t.TempDir may be elsewhere
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestNoOwnDirectories(t *testing.T) {
 	}
 }
 
-// inside calls f on a thread with mounts of its own, as a task has them.
+// inside calls f on a thread with mounts of its own, like those of a task.
 func inside(t testing.TB, f func()) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -147,7 +147,7 @@ func inside(t testing.TB, f func()) {
 		done <- why
 	}()
 	if why := <-done; why != "" {
-		t.Skip("no mounts of its own: ", why)
+		t.Skip("no private mounts here: ", why)
 	}
 }
 
@@ -165,7 +165,7 @@ func names(t *testing.T, dir string) []string {
 	return out
 }
 
-// on makes files in a place of the host for the test, and returns their names below it.
+// on makes files in a directory of the host for the test, and returns their names below it.
 func on(t *testing.T, place string) (mine, theirs, file, socket, link string) {
 	t.Helper()
 	base, err := os.MkdirTemp(place, "muster-test-") //nolint:usetesting // it must be there
@@ -217,7 +217,7 @@ func on(t *testing.T, place string) (mine, theirs, file, socket, link string) {
 	return base, base + "-theirs", base + "-file", base + "-socket", base + "-link"
 }
 
-func TestMount(t *testing.T) {
+func TestTaskHasPrivateDirectories(t *testing.T) {
 	for _, place := range paths {
 		t.Run(filepath.Base(place), func(t *testing.T) {
 			mine, theirs, file, socket, link := on(t, place)
@@ -257,14 +257,14 @@ func TestMount(t *testing.T) {
 				}
 				var fs unix.Statfs_t
 				if err := unix.Statfs("/dev/shm", &fs); err != nil || int64(fs.Blocks)*fs.Bsize != 1<<20 || fs.Flags&unix.ST_NOSUID == 0 || fs.Flags&unix.ST_NODEV == 0 {
-					t.Errorf("/dev/shm: %+v, %v", fs, err)
+					t.Errorf("/dev/shm: %+v, %v, want 1 MiB with nosuid and nodev", fs, err)
 				}
 				if err := unix.Statfs("/tmp", &fs); err != nil || fs.Flags&unix.ST_NOSUID == 0 || fs.Flags&unix.ST_NODEV == 0 {
-					t.Errorf("/tmp: %+v, %v", fs, err)
+					t.Errorf("/tmp: %+v, %v, want nosuid and nodev", fs, err)
 				}
 			})
 			if _, err := os.Lstat(place + "/muster-written"); err == nil {
-				t.Error("what the task wrote is on the host")
+				t.Error("a file that the task wrote is on the host")
 			}
 			if b, err := os.ReadFile(mine + "/muster-written"); string(b) != "task" {
 				t.Errorf(`what the task wrote in a directory that was kept: %q, %v, want "task"`, b, err)
@@ -286,9 +286,9 @@ func TestMount(t *testing.T) {
 	}
 }
 
-// What cannot be mounted leaves the task with the directories of the host. What was made for it can be cleared, and
-// clearing removes nothing of the host, even where its directories are mounted.
-func TestMountFails(t *testing.T) {
+// If a mount fails, the task gets the directories of the host. What was made for it can be cleared. Clearing removes
+// nothing of the host, even where its directories are mounted.
+func TestFailedMountLeavesTheDirectoriesOfTheHost(t *testing.T) {
 	mine, _, file, _, _ := on(t, "/tmp")
 	own := outside(t)
 	m, err := New(outside(t))
@@ -303,7 +303,7 @@ func TestMountFails(t *testing.T) {
 			t.Error(err)
 		}
 		if err := Clear(own, made); err == nil {
-			t.Error("places of mounts were removed")
+			t.Error("mount points were removed")
 		}
 		if b, err := os.ReadFile(mine + "/in"); string(b) != "host" {
 			t.Errorf(`the host's file: %q, %v, want "host"`, b, err)
@@ -329,14 +329,14 @@ func TestMountFails(t *testing.T) {
 			t.Errorf("%q, %v, want an error and %v among them", made, err, filepath.Base(mine))
 		}
 		if !slices.Contains(names(t, "/tmp"), filepath.Base(file)) {
-			t.Error("the task has not the /tmp of the host")
+			t.Error("the task does not have the /tmp of the host")
 		}
 	})
 }
 
 // BenchmarkMount measures what the directories of a task add to its start.
 func BenchmarkMount(b *testing.B) {
-	dir, err := os.MkdirTemp("/var/tmp", "muster-test-") //nolint:usetesting // that one is in /tmp
+	dir, err := os.MkdirTemp("/var/tmp", "muster-test-") //nolint:usetesting // t.TempDir is in /tmp
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -357,7 +357,7 @@ func BenchmarkMount(b *testing.B) {
 				return
 			}
 			spent += time.Since(begun)
-			for _, path := range paths { // else the next mounts would lie over these
+			for _, path := range paths { // otherwise the next mounts would lie over these
 				if err := unix.Unmount(path, 0); err != nil {
 					b.Error(err)
 					return

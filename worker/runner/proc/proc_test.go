@@ -10,9 +10,9 @@ import (
 	"github.com/musterhq/muster/worker/runner/proc"
 )
 
-// TestEnvironOfANewProcess checks that a process that has just been started shows the environment that it was given,
-// even while the kernel still loads its program.
-func TestEnvironOfANewProcess(t *testing.T) {
+// TestNewProcessShowsItsEnvironment checks that a new process shows the environment that it was given, even while the kernel
+// still loads its program.
+func TestNewProcessShowsItsEnvironment(t *testing.T) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		t.Fatal(err)
@@ -30,7 +30,7 @@ func TestEnvironOfANewProcess(t *testing.T) {
 		_ = p.Kill()
 		_, _ = p.Wait()
 		if _, err := proc.Environ(p.Pid); err == nil {
-			t.Error("a process that is gone has an environment")
+			t.Error("a process that has ended has an environment")
 		}
 		if t.Failed() {
 			return
@@ -38,9 +38,8 @@ func TestEnvironOfANewProcess(t *testing.T) {
 	}
 }
 
-// A process that has just been started belongs to the attempt that its environment names, also while the kernel still
-// loads its program.
-func TestAttemptOfANewProcess(t *testing.T) {
+// A new process belongs to the attempt that its environment names, even while the kernel still loads its program.
+func TestNewProcessBelongsToItsAttempt(t *testing.T) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		t.Fatal(err)
@@ -55,12 +54,12 @@ func TestAttemptOfANewProcess(t *testing.T) {
 		}
 		end := time.Now().Add(proc.ExecTime)
 		if a, ok := proc.AttemptOf(p.Pid, end); !ok || a != want {
-			t.Errorf("the attempt is %v, %v", a, ok)
+			t.Errorf("the attempt is %v, %v, want that of the environment", a, ok)
 		}
 		_ = p.Kill()
 		_, _ = p.Wait()
 		if a, ok := proc.AttemptOf(p.Pid, end); ok {
-			t.Errorf("a process that is gone belongs to %v", a)
+			t.Errorf("a process that has ended belongs to %v", a)
 		}
 		if t.Failed() {
 			return
@@ -68,8 +67,8 @@ func TestAttemptOfANewProcess(t *testing.T) {
 	}
 }
 
-// TestEnvironThatIsEmpty checks that a process may have an empty environment. Environ does not wait for one.
-func TestEnvironThatIsEmpty(t *testing.T) {
+// TestEmptyEnvironmentIsReadWithoutWaiting checks that a process may have an empty environment. Environ does not wait for one.
+func TestEmptyEnvironmentIsReadWithoutWaiting(t *testing.T) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		t.Fatal(err)

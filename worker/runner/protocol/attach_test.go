@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestInputFrames(t *testing.T) {
+func TestInputFramesAreBounded(t *testing.T) {
 	var wire bytes.Buffer
 	for _, err := range []error{
 		WriteInput(&wire, InputBytes, []byte("words")), WriteInput(&wire, InputSize, SizeBytes(31, 97)), WriteInput(&wire, InputEnd, nil),

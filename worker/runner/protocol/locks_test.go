@@ -8,8 +8,9 @@ import (
 	"github.com/musterhq/muster/worker/runner/proc"
 )
 
-// A lock that is gone while its runner lives is told from the second look on: a runner that ends removes it a moment before.
-func TestLostLocks(t *testing.T) {
+// A lock that is missing while its runner lives is reported from the second look on, because a runner that ends removes
+// it a moment before.
+func TestMissingLockIsReportedAtTheSecondLook(t *testing.T) {
 	t.Parallel()
 	d := Dir(t.TempDir())
 	l := NewLocks(d)
@@ -39,10 +40,10 @@ func TestLostLocks(t *testing.T) {
 	}
 	want()
 	want(d.Lock(3))
-	if err := os.WriteFile(d.Lock(3), nil, 0o600); err != nil { // another one
+	if err := os.WriteFile(d.Lock(3), nil, 0o600); err != nil { // another file
 		t.Fatal(err)
 	}
 	want(d.Lock(3))
-	l.of[3].ticks++ // the runner has ended, and another process has its pid
+	l.of[3].ticks++ // the runner has ended, and another process has its PID
 	want()
 }

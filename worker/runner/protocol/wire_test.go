@@ -1,6 +1,6 @@
 package protocol
 
-// Frames carry any bytes, and no value that is out of range is sent or read.
+// Frames carry any bytes, and no value out of range is sent or read.
 
 import (
 	"bytes"
@@ -67,7 +67,7 @@ func TestReportRoundTrip(t *testing.T) {
 	}
 }
 
-func TestRequestRefused(t *testing.T) {
+func TestInvalidRequestIsRefused(t *testing.T) {
 	t.Parallel()
 	good := Start{Attempt: attempt, Command: []string{"a"}, User: "u", Hold: true, OutputLimit: 1 << 20}
 	with := func(f func(*Start)) Request {
@@ -103,7 +103,7 @@ func TestRequestRefused(t *testing.T) {
 			t.Errorf("%s: accepted as %+v", name, got)
 		}
 		if _, err := Frame(m); err == nil {
-			t.Errorf("%s: sent", name)
+			t.Errorf("%s: a frame was made", name)
 		}
 	}
 }
@@ -145,7 +145,7 @@ func TestFrameBounds(t *testing.T) {
 	if _, err := ReadRequest(bytes.NewReader(long)); err == nil {
 		t.Error("a frame over the bound was read")
 	}
-	// A frame that only announces a large length takes no memory for it.
+	// A frame that only announces a large length uses no memory for it.
 	announced := binary.BigEndian.AppendUint32(nil, maxFrame)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -179,10 +179,10 @@ func FuzzReadRequest(f *testing.F) {
 		}
 		frame, err := Frame(m)
 		if err != nil {
-			t.Fatalf("what was read cannot be written: %v", err)
+			t.Fatalf("a frame that was read cannot be written: %v", err)
 		}
 		if _, err := ReadRequest(bytes.NewReader(frame)); err != nil {
-			t.Fatalf("what was read cannot be read again: %v", err)
+			t.Fatalf("a frame that was read cannot be read again: %v", err)
 		}
 	})
 }
@@ -214,8 +214,8 @@ type olderRequest struct {
 
 func (olderRequest) Validate() error { return nil }
 
-// TestSkewAndOlderVersions reads frames of this version as an older version does, and the other way round.
-func TestSkewAndOlderVersions(t *testing.T) {
+// TestOlderVersionsReadFramesWithoutSkew reads frames of this version like an older version, and the reverse.
+func TestOlderVersionsReadFramesWithoutSkew(t *testing.T) {
 	t.Parallel()
 	extend, err := Frame(Request{Extend: []Extension{{Attempt: attempt, Deadline: 7, Skew: -3}}})
 	if err != nil {
@@ -231,7 +231,7 @@ func TestSkewAndOlderVersions(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(old.Extend) == 1 && old.Extend[0].Deadline != 7 || old.Start != nil && old.Start.Deadline != 5 {
-			t.Errorf("an older runner reads %+v", old)
+			t.Errorf("an older runner reads %+v, want the deadlines 7 and 5", old)
 		}
 	}
 	older := `{"extend":[{"attempt":"` + attempt + `","deadline":7}]}`

@@ -13,7 +13,7 @@ import (
 	"github.com/musterhq/muster/worker/output"
 )
 
-// directOf returns an outlet whose output is copied to descriptors, by stream, and the directory of its log.
+// directOf returns an outlet that copies its output to descriptors, by stream, and the directory of its log.
 func directOf(t *testing.T, to map[output.Stream]*Copy) (*Outlet, string) {
 	t.Helper()
 	p, err := New(slog.New(slog.DiscardHandler))
@@ -25,8 +25,8 @@ func directOf(t *testing.T, to map[output.Stream]*Copy) (*Outlet, string) {
 	return p.Direct(output.NewWriter(dir, 1<<20), to), dir
 }
 
-// Both streams are in one copy in the order in which they were written, and in the log.
-func TestDirectCopies(t *testing.T) {
+// One copy has both streams in the order in which they were written, and so does the log.
+func TestOneCopyHasBothStreamsInOrder(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "copy")
 	f, err := os.Create(path)
 	if err != nil {
@@ -58,10 +58,10 @@ func TestDirectCopies(t *testing.T) {
 	}
 }
 
-// A copy that hangs keeps the task waiting, and Cut ends that. The log has all, and the end does not wait for long.
-func TestDirectCopyHangs(t *testing.T) {
+// A copy that hangs blocks the task, and Cut ends that. The log is complete, and the end does not take long.
+func TestCutReleasesATaskFromACopyThatHangs(t *testing.T) {
 	var fds [2]int
-	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil { // nobody reads it, and a write to it waits
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil { // nobody reads it, so a write to it blocks
 		t.Fatal(err)
 	}
 	o, _ := directOf(t, map[output.Stream]*Copy{output.Stderr: {Path: "hangs", FD: fds[1]}})
@@ -78,11 +78,11 @@ func TestDirectCopyHangs(t *testing.T) {
 	select {
 	case err := <-wrote:
 		t.Fatalf("a write failed: %v", err)
-	case <-time.After(100 * time.Millisecond): // it waits, or is about to
+	case <-time.After(100 * time.Millisecond): // it blocks, or is about to
 	}
 	o.Cut()
 	if err := <-wrote; err == nil {
-		t.Error("a write succeeded")
+		t.Error("a write to a pipe without a reader succeeded")
 	}
 	if tail := o.Finish(); tail == "" {
 		t.Error("the log has no stderr")

@@ -9,9 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A copy is written with the rights of its user, as if the user's own process wrote it. The kernel shows that by the setuid
-// bit of another user's file, which only a writer with capabilities keeps. It decides about disk quotas in the same way.
-func TestCopiesAreTheUsers(t *testing.T) {
+// A copy is written with the rights of its user, as if the user's own process wrote it. The kernel shows this by the
+// setuid bit of another user's file, which only a privileged writer keeps. It decides about disk quotas in the same
+// way.
+func TestCopiesAreWrittenWithTheRightsOfTheUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: acts as another user")
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// TestKept checks that what is kept counts by what it takes on the disk, for the user for whom it is kept.
-func TestKept(t *testing.T) {
+// TestKeptFilesCountByTheirDiskSpace checks that kept files count by the disk space that they use, for the user for whom they are kept.
+func TestKeptFilesCountByTheirDiskSpace(t *testing.T) {
 	dir := t.TempDir()
 	for name, user := range map[string]string{"a": "amy", "b": "amy", "c": "ben", "d": ""} {
 		files := filepath.Join(dir, name, KeptFiles)
@@ -27,7 +27,7 @@ func TestKept(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(files, "x"), make([]byte, 1<<20), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := unix.Truncate(filepath.Join(files, "x"), 1<<40); err != nil { // a hole takes nothing
+		if err := unix.Truncate(filepath.Join(files, "x"), 1<<40); err != nil { // a hole uses no space
 			t.Fatal(err)
 		}
 	}
@@ -35,7 +35,7 @@ func TestKept(t *testing.T) {
 	for user, size := range KeptBy(dir) {
 		mib[user] = size >> 20
 		if alone := KeptOf(dir, user); alone != size {
-			t.Errorf("of %s: %s, and %s among all", user, alone, size)
+			t.Errorf("of %s: %s alone, want %s as among all", user, alone, size)
 		}
 	}
 	if want := map[string]job.Size{"amy": 2, "ben": 1}; !maps.Equal(mib, want) {
@@ -46,8 +46,8 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// TestLinksCountOnce checks that a file with several names counts once, as for du.
-func TestLinksCountOnce(t *testing.T) {
+// TestFileWithSeveralNamesCountsOnce checks that a file with several names counts once, like for du.
+func TestFileWithSeveralNamesCountsOnce(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "0"), make([]byte, 1<<20), 0o600); err != nil {
 		t.Fatal(err)
@@ -58,6 +58,6 @@ func TestLinksCountOnce(t *testing.T) {
 		}
 	}
 	if size, files, _ := sizeOf(dir); size>>20 != 1 || files != 1 {
-		t.Errorf("%s in %d files", size, files)
+		t.Errorf("%s in %d files, want 1 MiB in 1", size, files)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// holds makes the directory of a task that holds that many MiB, and returns what is measured.
+// holds makes the directory of a task that holds so many MiB, and returns what is measured.
 func holds(t *testing.T, parent, user string, n uint64, mib int) Bounded {
 	t.Helper()
 	a := job.Attempt{Job: job.NewID(1, n), N: 1}
@@ -27,9 +27,9 @@ func holds(t *testing.T, parent, user string, n uint64, mib int) Bounded {
 	return Bounded{Attempt: a, User: user, Path: filepath.Join(dir, "scratch"), Log: dir}
 }
 
-// TestUserHoldsTooMuch checks that the largest task of the user who holds too much has to end, and no other one while it
-// does.
-func TestUserHoldsTooMuch(t *testing.T) {
+// TestLargestTaskOfAUserOverTheLimitEnds checks that the largest task of a user who holds too much has to end, and no other one while it
+// ends.
+func TestLargestTaskOfAUserOverTheLimitEnds(t *testing.T) {
 	dir := t.TempDir()
 	all := []Bounded{holds(t, dir, "amy", 1, 3), holds(t, dir, "amy", 2, 5), holds(t, dir, "ben", 3, 6)}
 	for i := range all {
@@ -39,7 +39,7 @@ func TestUserHoldsTooMuch(t *testing.T) {
 	now := time.Now()
 	over, _ := m.Measure(dir, all, now)
 	if len(over) != 1 || over[0].Attempt != all[1].Attempt || over[0].Full || !strings.Contains(over[0].Why, "user amy hold 8MiB of 7MiB") {
-		t.Fatalf("%+v", over)
+		t.Fatalf("got %+v, want the second task of amy, who holds 8MiB of 7MiB", over)
 	}
 	all[1].Ending = true
 	if over, _ = m.Measure(dir, all, now.Add(time.Hour)); len(over) != 0 {
@@ -51,8 +51,8 @@ func TestUserHoldsTooMuch(t *testing.T) {
 	}
 }
 
-// TestOutputCounts checks that the log of a task counts for its user, and not for the quota of the task.
-func TestOutputCounts(t *testing.T) {
+// TestOutputCountsForTheUserOnly checks that the log of a task counts for its user, and not for the quota of the task.
+func TestOutputCountsForTheUserOnly(t *testing.T) {
 	dir := t.TempDir()
 	b := holds(t, dir, "amy", 1, 1)
 	b.Bound, b.UserBound = 2<<20, 3<<20
@@ -65,9 +65,9 @@ func TestOutputCounts(t *testing.T) {
 	}
 }
 
-// TestTmpCounts checks that the /tmp of a task counts for the quota of the task and for its user, and that no other task ends for a
-// full disk while it is removed.
-func TestTmpCounts(t *testing.T) {
+// TestTmpCountsForTheTaskAndItsUser checks that the /tmp of a task counts for the quota of the task and for its user, and that no other
+// task ends for a full disk while it is removed.
+func TestTmpCountsForTheTaskAndItsUser(t *testing.T) {
 	dir := t.TempDir()
 	b, tmp := holds(t, dir, "amy", 1, 1), holds(t, dir, "", 2, 4)
 	b.Bound, b.UserBound, b.Tmp = 8<<20, 3<<20, tmp.Path
@@ -87,19 +87,19 @@ func TestTmpCounts(t *testing.T) {
 	other := holds(t, dir, "amy", 3, 9)
 	m.last[other.Attempt] = &measurement{used: 9 << 20}
 	if over := m.overDisk([]Bounded{other}, time.Now(), full); over != nil {
-		t.Errorf("while /tmp is removed: %+v", over)
+		t.Errorf("while /tmp is removed: %+v, want none", over)
 	}
 	if err := os.Remove(filepath.Join(b.Tmp, "x")); err != nil { // another task may get the directory
 		t.Fatal(err)
 	}
 	if over := m.overDisk([]Bounded{other}, time.Now(), full); over == nil {
-		t.Error("nothing ends although all is removed")
+		t.Error("no task ends although all is removed")
 	}
 }
 
-// TestDiskIsFull fills a small disk. The user who holds most has to end a task at once, and no other user; who keeps most
-// from earlier tasks is that user, too; and nobody who holds little.
-func TestDiskIsFull(t *testing.T) {
+// TestFullDiskEndsATaskOfTheUserWhoHoldsMost fills a small disk. The user who holds most has to end a task at once. That includes what is kept of
+// earlier tasks. No other user has to, and nobody who holds little.
+func TestFullDiskEndsATaskOfTheUserWhoHoldsMost(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root: mounts")
 	}
@@ -113,7 +113,7 @@ func TestDiskIsFull(t *testing.T) {
 	now := time.Now()
 	over, pause := m.Measure(dir, all, now)
 	if len(over) != 1 || over[0].Attempt != all[0].Attempt || !over[0].Full {
-		t.Fatalf("%+v", over)
+		t.Fatalf("got %+v, want the first task, because the disk is full", over)
 	}
 	if pause != lookLeast {
 		t.Errorf("it looks again after %s, want %v", pause, lookLeast)
@@ -127,7 +127,7 @@ func TestDiskIsFull(t *testing.T) {
 	if over, pause = m.Measure(dir, all[1:], now.Add(clearMost)); len(over) != 0 || pause != lookLeast {
 		t.Errorf("with free space: %+v, again after %s, want none and %v", over, pause, lookLeast)
 	}
-	// Amy keeps 31 MiB of a task that has ended, which makes her the one who holds most.
+	// Amy keeps 31 MiB of a task that has ended, so that she holds most.
 	kept := filepath.Join(all[0].Log, KeptFiles)
 	if err := os.Mkdir(kept, 0o700); err != nil {
 		t.Fatal(err)
@@ -146,8 +146,8 @@ func TestDiskIsFull(t *testing.T) {
 	}
 }
 
-// TestPauseFollowsTheDisk checks that the disk cannot be used up between two looks.
-func TestPauseFollowsTheDisk(t *testing.T) {
+// TestPauseBetweenLooksFollowsTheDisk checks that the disk cannot fill up between two looks.
+func TestPauseBetweenLooksFollowsTheDisk(t *testing.T) {
 	for _, c := range []struct {
 		d    disk
 		want time.Duration
@@ -163,9 +163,9 @@ func TestPauseFollowsTheDisk(t *testing.T) {
 	}
 }
 
-// TestDeletedFilesCount checks that what a process holds of deleted files counts for its user, and for nobody else: by a
-// descriptor, by a map alone, and by a descriptor of one thread alone.
-func TestDeletedFilesCount(t *testing.T) {
+// TestDeletedOpenFilesCountForTheirUser checks that deleted files that a process still holds count for its user, and for nobody else:
+// by a descriptor, by a map alone, and by a descriptor of one thread alone.
+func TestDeletedOpenFilesCountForTheirUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: looks at maps")
 	}
@@ -192,7 +192,7 @@ func TestDeletedFilesCount(t *testing.T) {
 			t.Errorf("%s: %s are held, want %d MiB", what, used, want)
 		}
 		if is := len(over) == 1; is != (want >= 9) {
-			t.Errorf("%s: over is %+v", what, over)
+			t.Errorf("%s: over is %+v, want one from 9 MiB on", what, over)
 		}
 	}
 	holds(1, "nothing deleted")
@@ -212,7 +212,7 @@ func TestDeletedFilesCount(t *testing.T) {
 	ready, end := make(chan error), make(chan struct{})
 	var alone func()
 	alone = func() {
-		runtime.LockOSThread() // and ends with it
+		runtime.LockOSThread() // the thread ends with the goroutine
 		if unix.Gettid() == os.Getpid() {
 			go alone() // the first thread would not end
 			<-end
@@ -241,7 +241,7 @@ func TestDeletedFilesCount(t *testing.T) {
 	}
 	for deadline := time.Now().Add(time.Minute); heldBy([]int{os.Getpid()}, b.Path).files > 0; { // until the thread has ended
 		if time.Now().After(deadline) {
-			t.Fatal("files are still held")
+			t.Fatal("the files are still held")
 		}
 		runtime.Gosched()
 	}

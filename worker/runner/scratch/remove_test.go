@@ -14,7 +14,7 @@ import (
 	"github.com/musterhq/muster/worker/userfile"
 )
 
-// dig makes directories nested that many levels deep, with a file in every hundredth.
+// dig makes nested directories of so many levels, with a file in every hundredth.
 func dig(t *testing.T, dir string, levels int) {
 	t.Helper()
 	at, err := unix.Open(dir, unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -42,8 +42,8 @@ func dig(t *testing.T, dir string, levels int) {
 	unix.Close(at)
 }
 
-// TestRemoveDeep allows the process few file descriptors, because a runner shares its own between all of its tasks.
-func TestRemoveDeep(t *testing.T) {
+// TestDeepDirectoryIsRemoved allows the process few file descriptors, because a runner shares its own among all of its tasks.
+func TestDeepDirectoryIsRemoved(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "scratch")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -77,14 +77,14 @@ func TestRemoveDeep(t *testing.T) {
 		t.Errorf("the directory is still there: %v, want os.ErrNotExist", err)
 	}
 	if _, err := os.Lstat(outside); err != nil {
-		t.Errorf("the target of a link is gone: %v", err)
+		t.Errorf("the target of a link was removed: %v", err)
 	}
 	if err := Remove(dir); err != nil {
 		t.Errorf("a second removal: %v", err)
 	}
 }
 
-func TestRemoveWideAndClosed(t *testing.T) {
+func TestWideAndClosedDirectoryIsRemoved(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "scratch")
 	for i := range 20 {
 		sub := filepath.Join(dir, strconv.Itoa(i), "a", "b")
@@ -110,8 +110,8 @@ func TestRemoveWideAndClosed(t *testing.T) {
 	}
 }
 
-// TestRemoveMounted checks that files on a file system that is mounted in the scratch directory are not deleted.
-func TestRemoveMounted(t *testing.T) {
+// TestMountedFilesAreNotRemoved checks that files on a file system that is mounted in the scratch directory are not deleted.
+func TestMountedFilesAreNotRemoved(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: mounts")
 	}
@@ -136,14 +136,14 @@ func TestRemoveMounted(t *testing.T) {
 		t.Errorf("a file beside the mount is still there: %v, want os.ErrNotExist", err)
 	}
 	if _, err := os.Lstat(filepath.Join(dir, "busy", "kept")); err != nil {
-		t.Errorf("a mounted file is gone: %v", err)
+		t.Errorf("a mounted file was removed: %v", err)
 	}
 	if size, _, _ := sizeOf(dir); size > 64<<10 {
 		t.Errorf("mounted files count: %s, want at most %v", size, 64<<10)
 	}
 }
 
-func TestSizeOfDeep(t *testing.T) {
+func TestDeepDirectoryIsReportedAsDeep(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "scratch")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -154,7 +154,7 @@ func TestSizeOfDeep(t *testing.T) {
 	}
 	size, _, deep := sizeOf(dir)
 	if size < 1<<20 || size > 64<<20 || deep {
-		t.Errorf("%d levels: %s, deep %v", maxDepth, size, deep)
+		t.Errorf("%d levels: %s, deep: %v, want 1 to 64 MiB and false", maxDepth, size, deep)
 	}
 	if err := Remove(dir); err != nil {
 		t.Fatal(err)
@@ -164,16 +164,16 @@ func TestSizeOfDeep(t *testing.T) {
 	}
 	dig(t, dir, 3*maxDepth)
 	if _, _, deep := sizeOf(dir); !deep {
-		t.Errorf("%d levels are not deep", 3*maxDepth)
+		t.Errorf("%d levels are not reported as deep", 3*maxDepth)
 	}
 	if err := Remove(dir); err != nil { // the cleanup of t.TempDir cannot remove it
 		t.Fatal(err)
 	}
 }
 
-// TestRemoveInUse removes a directory in which another process of its user, with rights of its own only, goes on to make
-// files and to exchange names.
-func TestRemoveInUse(t *testing.T) {
+// TestDirectoryInUseIsRemoved removes a directory in which another process of its user, with only the rights of this user, goes on
+// to make files and to exchange names.
+func TestDirectoryInUseIsRemoved(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: acts as another user")
 	}
@@ -211,7 +211,7 @@ func TestRemoveInUse(t *testing.T) {
 						_ = unix.Close(fd) // it is empty
 					}
 					if i == 1 {
-						_ = unix.Renameat2(at, "d", at, "f", unix.RENAME_EXCHANGE) // while there are both
+						_ = unix.Renameat2(at, "d", at, "f", unix.RENAME_EXCHANGE) // while both exist
 					}
 					if n == 1000 {
 						busy <- nil

@@ -15,7 +15,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// subvolume makes a subvolume of Btrfs, as any user may, by BTRFS_IOC_SUBVOL_CREATE of linux/btrfs.h.
+// subvolume makes a subvolume of Btrfs, like any user may, by BTRFS_IOC_SUBVOL_CREATE of linux/btrfs.h.
 func subvolume(t *testing.T, path string) {
 	t.Helper()
 	args := struct {
@@ -33,9 +33,9 @@ func subvolume(t *testing.T, path string) {
 	}
 }
 
-// TestSubvolumes checks that subvolumes of Btrfs, which have devices of their own, count and are removed: within each other,
-// with many directories, and when they may not be written.
-func TestSubvolumes(t *testing.T) {
+// TestSubvolumesCountAndAreRemoved checks that subvolumes of Btrfs, which have devices of their own, count and are removed: nested ones,
+// ones with many directories, and read-only ones.
+func TestSubvolumesCountAndAreRemoved(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: mounts")
 	}
@@ -94,7 +94,7 @@ func TestSubvolumes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if h := heldBy([]int{os.Getpid()}, dir); h.size>>20 != 2 || h.files != 1 {
-		t.Errorf("held of a subvolume: %+v", h)
+		t.Errorf("held of a subvolume: %+v, want 2 MiB in 1 file", h)
 	}
 	unix.Close(open)
 	m := Meter{}

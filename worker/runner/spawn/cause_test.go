@@ -13,9 +13,9 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-// A failed start is the host's if another host may start the task. Only what no task can start with has the code for which
-// a host pauses itself.
-func TestExitOfTellsTheHostFromTheUser(t *testing.T) {
+// A failed start is the host's fault if another host may start the task. Only an error that no task can start with has
+// the code with which a host pauses itself.
+func TestFailedStartIsTheHostsOrTheUsersFault(t *testing.T) {
 	l := &launch{who: Account{name: "ada"}}
 	bounded := func(memory job.Size, errno unix.Errno) error {
 		return whyNot(&Order{Start: &protocol.Start{Command: []string{"x"}, Limits: protocol.Limits{Memory: memory}}}, l, errno)
@@ -56,7 +56,7 @@ func TestExitOfTellsTheHostFromTheUser(t *testing.T) {
 	}
 }
 
-// withoutDescriptors calls f while this process can open no file.
+// withoutDescriptors calls f while this process cannot open files.
 func withoutDescriptors(t *testing.T, f func()) {
 	t.Helper()
 	var was unix.Rlimit
@@ -74,8 +74,8 @@ func withoutDescriptors(t *testing.T, f func()) {
 	f()
 }
 
-// A host that has really run out of something says the same of its own root and of other processes.
-func TestExhaustedHostIsTheCause(t *testing.T) {
+// A host that is really exhausted gives the same errors to its root and to other processes.
+func TestExhaustedHostIsTheCauseOfFailedStarts(t *testing.T) {
 	o := &Order{Start: &protocol.Start{Command: []string{"x"}, Limits: protocol.Limits{Memory: 1}}}
 	withoutDescriptors(t, func() {
 		for name, err := range map[string]error{

@@ -8,8 +8,8 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-// TestExecSearchesAsTheUser checks that the errors of a command in a task disclose nothing about files that the
-// task's user cannot see.
+// TestExecSearchesAsTheUser checks that the errors of a command in a task disclose nothing about files that the task's
+// user cannot see.
 func TestExecSearchesAsTheUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: acts as another user")

@@ -12,9 +12,9 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-// TestTakesDirectory checks when a start takes the directory of an ended attempt. In every other case it makes one, and
+// TestStartTakesAnUnusedDirectory checks when a start takes the directory of an ended attempt. In every other case it makes one, and
 // leaves the other as it is.
-func TestTakesDirectory(t *testing.T) {
+func TestStartTakesAnUnusedDirectory(t *testing.T) {
 	t.Parallel()
 	in := func(dir string, name string) string { return filepath.Join(dir, name) }
 	for name, c := range map[string]struct {
@@ -83,19 +83,19 @@ func TestTakesDirectory(t *testing.T) {
 			}
 			second := inodeOf(t, path)
 			if (second.Ino == first.Ino) != c.taken {
-				t.Errorf("taken: %v", !c.taken)
+				t.Errorf("taken: %v, want the opposite", !c.taken)
 			}
 			if second.Mode != first.Mode || second.Uid != first.Uid || second.Gid != first.Gid || second.Nlink != 2 {
 				t.Errorf("%+v is not like a new directory: %+v", second, first)
 			}
 			if _, err := os.Lstat(old); (err == nil) == (c.taken || name == "gone") {
-				t.Errorf("the old directory: %v", err)
+				t.Errorf("the old directory: %v, want it gone only if it was taken", err)
 			}
 			if err := start(2, attemptOf(1).String()); !errors.Is(err, os.ErrExist) {
 				t.Errorf("the attempt began twice: %v, want os.ErrExist", err)
 			}
 			if err := start(3, attemptOf(3).String()); err != nil {
-				t.Errorf("its own name: %v", err)
+				t.Errorf("under its own name: %v", err)
 			}
 		})
 	}
@@ -116,7 +116,7 @@ func TestStartedAttemptKeepsSpare(t *testing.T) {
 	before := inodeOf(t, s.dir.Task(attemptOf(1))).Ino
 	err := s.makeDir(&Order{Attempt: attemptOf(2), Start: &protocol.Start{Spare: attemptOf(1).String()}})
 	if !errors.Is(err, os.ErrExist) || inodeOf(t, s.dir.Task(attemptOf(1))).Ino != before {
-		t.Errorf("%v", err)
+		t.Errorf("start again: %v, want os.ErrExist and the same directory", err)
 	}
 }
 

@@ -1,6 +1,6 @@
 package spawn
 
-// Each way in which a user names a file, with each path that must not be opened.
+// Each way in which a user can name a file, with each path that must not be opened.
 
 import (
 	"errors"
@@ -20,15 +20,15 @@ import (
 	"github.com/musterhq/muster/worker/userfile"
 )
 
-// hostile are paths by which nobody's task must reach anything: each leads to a file, or to the directory of one, that is
-// the kernel's, another user's or the runner's own.
+// hostile are paths by which no task of a user may reach anything. Each leads to a file, or to the directory of one,
+// that belongs to the kernel, another user or the runner.
 type hostile struct {
 	mine  string   // a directory of the user
 	files []string // paths of files
 	dirs  []string // paths of directories
 }
 
-// newHostile makes them. Everything behind them is open to all but for the ways that lead there.
+// newHostile makes them. Everything behind them is open to all, except for the directories that lead there.
 func newHostile(t *testing.T, who Account) hostile {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "muster-hostile-") //nolint:usetesting // t.TempDir is closed to others
@@ -55,7 +55,7 @@ func newHostile(t *testing.T, who Account) hostile {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { inside.Close() })
-	// A process of root whose directory is closed, and one with mounts of its own.
+	// A process of root with a closed directory, and one with its own mounts.
 	process := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-c", `mount -t tmpfs -o mode=755 none /mnt && echo >/mnt/secret && chmod 777 /mnt/secret && echo && exec sleep 1000`)
 	process.Dir = inner
 	out, err := process.StdoutPipe()
@@ -96,7 +96,7 @@ func newHostile(t *testing.T, who Account) hostile {
 	return h
 }
 
-// ways are the ways in for the path of a file or of a directory. Each returns nil if the path was opened.
+// ways are the ways to open the path of a file or of a directory. Each returns nil if the path was opened.
 func (h hostile) ways(t *testing.T, who Account) (files, dirs map[string]func(path string) error) {
 	t.Helper()
 	s := &Spawner{answer: time.Minute}
@@ -146,7 +146,7 @@ func (h hostile) ways(t *testing.T, who Account) (files, dirs map[string]func(pa
 		},
 		"exec": func(path string) error {
 			x := &ExecOrder{Exec: protocol.Exec{Command: []string{path}}, PID: os.Getpid(), Who: who, Where: h.mine, Files: []*os.File{os.Stdin}}
-			x.claim.withdraw() // should it be found, nothing is started
+			x.claim.withdraw() // if it is found, nothing is started
 			if r := new(Spawner).exec(x, thread{}); r.Err == nil || !strings.Contains(r.Err.Error(), "nobody waits") {
 				return r.Err
 			}
@@ -194,9 +194,9 @@ func mounted(who Account, path string) error {
 	return err
 }
 
-// No way leads to what a user must not reach. Each way leads to the user's own files and to the devices that all may
-// name.
-func TestHostilePaths(t *testing.T) {
+// No way leads to anything that a user must not reach. Each way leads to the user's own files and to the devices that
+// all may name.
+func TestHostilePathsAreNotOpened(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: acts as another user")
 	}
@@ -210,7 +210,8 @@ func TestHostilePaths(t *testing.T) {
 	try := func(ways map[string]func(string) error, paths []string) {
 		for _, path := range paths {
 			for name, way := range ways {
-				// PATH and the directory of a submit take the directory of a file that is a link of the user's: a file like any other.
+				// PATH and the directory of a submit use the directory of a file that is a link of the user: a file
+				// like any other.
 				if err := way(path); err == nil {
 					t.Errorf("%s: %s was opened", name, path)
 				} else if text := err.Error(); strings.Contains(text, "\n") {
@@ -221,7 +222,7 @@ func TestHostilePaths(t *testing.T) {
 		}
 	}
 	try(files, h.files)
-	// The directory closed/../closed/.. is the one above, which all may enter, but only through the closed one.
+	// The directory closed/../closed/.. is its parent. All may enter that, but only through the closed directory.
 	try(dirs, h.dirs)
 	t.Logf("%d openings were refused", refused)
 
@@ -231,20 +232,20 @@ func TestHostilePaths(t *testing.T) {
 	}
 	for name, way := range files {
 		if err := way(good); err != nil {
-			t.Errorf("%s: a file of the user's own: %v", name, err)
+			t.Errorf("%s: a file of the user: %v", name, err)
 		}
 	}
 	for name, way := range dirs {
 		for _, path := range []string{h.mine + "/sub", "/dev/shm", "/"} {
 			if err := way(path); err != nil {
-				t.Errorf("%s: %s: %v", name, path, err)
+				t.Errorf("%s: %s: %v, want it open to all", name, path, err)
 			}
 		}
 	}
 	for _, name := range []string{"output", "error of a first attempt", "output of a container"} {
 		for _, path := range []string{"/dev/null", "/dev/zero", "/dev/full"} {
 			if err := files[name](path); err != nil {
-				t.Errorf("%s: %s: %v", name, path, err)
+				t.Errorf("%s: %s: %v, want it open to all", name, path, err)
 			}
 		}
 	}

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// TestLooksThatHang has a user start far more containers than may hang, with files that do not answer. They keep a bounded
-// number of goroutines, and so of threads; the next start is refused at once; another user's is not affected; and once the
-// files answer, the user's starts go on.
-func TestLooksThatHang(t *testing.T) {
+// TestHungLookupsOfAUserAreBounded has a user start far more containers than may hang, with files that do not answer. They use a
+// bounded number of goroutines, and so of threads. The next start is refused at once. Another user's start is not
+// affected. Once the files answer, the user's starts go on.
+func TestHungLookupsOfAUserAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &Spawner{answer: time.Minute, log: slog.New(slog.DiscardHandler)}
 		ended, late := errors.New("ended"), errors.New("late")
@@ -68,7 +68,7 @@ func TestLooksThatHang(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err := try(ctx, "amy", func() (int, error) { time.Sleep(time.Second); return 1, nil }); err == nil || errors.Is(err, late) {
-			t.Errorf("a start that was cancelled: %v", err)
+			t.Errorf("a cancelled start: %v, want an error other than the time-out", err)
 		}
 		time.Sleep(2 * time.Second)
 		if len(s.looks.user) != 0 {

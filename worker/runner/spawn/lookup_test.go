@@ -13,9 +13,9 @@ import (
 	"github.com/musterhq/muster/worker/userfile"
 )
 
-// TestHiddenDirectoryInPath checks the exit codes, which are those of shells. A program in a directory of PATH that the
+// TestProgramInAClosedDirectoryOfPathIsNotFound checks the exit codes, which are those of shells. A program in a directory of PATH that the
 // user may not enter is not found. An absolute path into such a directory is "permission denied".
-func TestHiddenDirectoryInPath(t *testing.T) {
+func TestProgramInAClosedDirectoryOfPathIsNotFound(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() == 0 { // root may enter any directory, so the test runs again as nobody
 		program, err := os.Executable()
@@ -35,7 +35,7 @@ func TestHiddenDirectoryInPath(t *testing.T) {
 		if err := errors.Join(os.Chmod(dir, 0o755), exetest.Write(there, text, 0o755)); err != nil { //nolint:gosec // nobody is to run it
 			t.Fatal(err)
 		}
-		cmd := exec.CommandContext(t.Context(), there, "-test.run", "^TestHiddenDirectoryInPath$", "-test.v")
+		cmd := exec.CommandContext(t.Context(), there, "-test.run", "^TestProgramInAClosedDirectoryOfPathIsNotFound$", "-test.v")
 		cmd.Dir, cmd.Env = dir, append(os.Environ(), "TMPDIR=/tmp")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -72,8 +72,8 @@ func lookUp(name, dir string, env []string) (at string, err error) {
 	return at, err
 }
 
-// Who gives an image in place of the program, as docker run takes it, is told of --image. Nobody else is.
-func TestImageAsProgram(t *testing.T) {
+// A user who gives an image in place of the program, like for docker run, gets a hint to --image. Nobody else does.
+func TestImageInPlaceOfAProgramGetsAHint(t *testing.T) {
 	for name, hint := range map[string]bool{
 		"busybox:1": true, "registry.example:5000/team/train:v1.2": true, "alpine@sha256:" + strings.Repeat("a", 64): true,
 		"busybox": false, "./run:1": false, "/no/such:1": false, "C:": false, ":1": false, "say hello:1": false, "": false, "a:" + strings.Repeat("b", 600): false,
@@ -81,9 +81,9 @@ func TestImageAsProgram(t *testing.T) {
 		_, err := lookUp(name, t.TempDir(), []string{"PATH=/nosuch"})
 		var r *StartError
 		if !errors.As(err, &r) || r.Code != codeNotFound || !strings.HasPrefix(r.Text, "command not found: "+name) {
-			t.Errorf("%q: %v", name, err)
+			t.Errorf("%q: %v, want command not found", name, err)
 		} else if got := strings.Contains(r.Text, "--image "+name+" "); got != hint {
-			t.Errorf("%q: %s", name, r.Text)
+			t.Errorf("%q: %s, want the hint to --image only for an image", name, r.Text)
 		}
 	}
 }

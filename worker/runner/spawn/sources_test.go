@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestSources checks that a directory that a user cannot reach on the host is not mounted into that user's container,
+// TestMountOfAnUnreachableDirectoryIsRefused checks that a directory that a user cannot reach on the host is not mounted into that user's container,
 // even if the directory itself is readable for everybody.
-func TestSources(t *testing.T) {
+func TestMountOfAnUnreachableDirectoryIsRefused(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: acts as another user")
 	}
@@ -39,7 +39,7 @@ func TestSources(t *testing.T) {
 		all, err := openSources(who, []string{filepath.Join(dir, source) + ":/data"})
 		all.Close()
 		if (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "user nobody may not see it") {
-			t.Errorf("%s: %v", source, err)
+			t.Errorf("%s: %v, want an error exactly if the user may not see it", source, err)
 		}
 	}
 }

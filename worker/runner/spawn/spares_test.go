@@ -18,7 +18,7 @@ func other(uid uint32) Account {
 	return Account{UID: int(uid), GID: int(uid), cred: &syscall.Credential{Uid: uid, Gid: uid}}
 }
 
-// scratchOf makes a scratch directory as a start does.
+// scratchOf makes a scratch directory like a start does.
 func scratchOf(t *testing.T, path string, who Account) string {
 	t.Helper()
 	if err := makeScratch(path, ""); err != nil {
@@ -65,15 +65,15 @@ func TestSpareServesTheNextTask(t *testing.T) {
 		t.Fatal("no directory was given")
 	}
 	if is := inodeOf(t, second); is.Ino != inode || is.Mode&0o7777 != scratchMode {
-		t.Errorf("inode %d, mode %o; the first had inode %d", is.Ino, is.Mode, inode)
+		t.Errorf("inode %d, mode %o, want inode %d and the usual mode", is.Ino, is.Mode, inode)
 	}
 	if s.give(filepath.Join(dir, "third"), self()) {
 		t.Error("one directory was given twice")
 	}
 }
 
-// TestSpareIsAsNew checks that a directory which its task has changed is not kept.
-func TestSpareIsAsNew(t *testing.T) {
+// TestChangedDirectoryIsNotKept checks that a directory that its task has changed is not kept.
+func TestChangedDirectoryIsNotKept(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(path string) error{
 		"file":      func(path string) error { return os.WriteFile(filepath.Join(path, "f"), nil, 0o600) },
@@ -109,8 +109,8 @@ func TestSpareIsAsNew(t *testing.T) {
 	}
 }
 
-// TestSpareStaysWithItsUser checks that no user gets a directory that another user had, and that a spare one belongs to
-// the runner, so that nobody can change it meanwhile.
+// TestSpareStaysWithItsUser checks that no user gets a directory that another user had, and that a spare directory
+// belongs to the runner, so that nobody can change it meanwhile.
 func TestSpareStaysWithItsUser(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -135,11 +135,11 @@ func TestSpareStaysWithItsUser(t *testing.T) {
 		t.Error("a directory of another user was kept")
 	}
 	if !s.give(filepath.Join(dir, "next"), ada) {
-		t.Error("its user did not get it")
+		t.Error("its user did not get the directory")
 	}
 }
 
-// TestSparesAreBounded checks that the directories of one user stay few, and that those of a user who has gone make room.
+// TestSparesAreBounded checks that a user has few spare directories, and that those of a user who has gone make room.
 func TestSparesAreBounded(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -166,6 +166,6 @@ func TestSparesAreBounded(t *testing.T) {
 	}
 	again, err := newSpares(s.dir) // as after the death of the runner
 	if entries, _ := os.ReadDir(s.dir); err != nil || len(entries) != 0 || again.give(filepath.Join(dir, "next"), other(20002)) {
-		t.Errorf("a new runner has %d spare directories, %v", len(entries), err)
+		t.Errorf("a new runner has %d spare directories, %v, want none", len(entries), err)
 	}
 }
