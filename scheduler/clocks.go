@@ -1,6 +1,8 @@
 package scheduler
 
-// Times that hosts tell by their own clocks, which may be wrong by hours.
+// Times that hosts tell by their own clocks, which may be wrong by hours. No time that people see is a difference of two
+// clocks. If the owner restarts while a task runs and the host's clock is ahead, the task seems to have begun when the
+// owner heard of it again; its end has the true length.
 
 import "time"
 

@@ -1,6 +1,8 @@
 package scheduler
 
-// Reasons: the sentences that tell people why a task waits.
+// Reasons: the sentences that tell people why a task waits. A reason says in numbers what is wanted and what is free, and
+// says nothing that is not known: "not enough free gpus" beside four idle GPUs sends people to the wrong place. It names no
+// program of another user, only its PID, because everybody reads reasons.
 
 import (
 	"cmp"

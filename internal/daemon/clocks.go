@@ -3,7 +3,11 @@ package daemon
 // How far the wall clock of this host is off from the clocks of other hosts. No decision depends on that: muster never
 // compares times of different hosts. It is for people, who see times, and durations, by the clocks of several hosts.
 //
-// See docs/adr, ADR 177.
+// A pong has the clock of its sender, and half of the round trip bounds the error. A daemon compares its own clock with the
+// median of its neighbours and reports only itself, so one wrong clock is named once. Times stay as they were recorded: a
+// correction is as old as the session, and wrong if the clock is set meanwhile. Listings have clock_ahead of each job's
+// owner instead, so that a duration up to now is a difference of two readings of the owner's clock. NTP says nothing of the
+// others, and many hosts have none. What a peer says of its clock is not proven, but only people use it.
 
 import (
 	"cmp"
