@@ -192,7 +192,7 @@ func TestActsOfOperatorsAreAuditedWithoutTokens(t *testing.T) {
 			"restore ok by amy@http of " + string(ben.peer),
 		}
 		if got := amy.said(t, &from); !slices.Equal(got, want) {
-			t.Errorf("got\n%s\nwant\n%s\nwant got = %v", strings.Join(got, "\n"), strings.Join(want, "\n"), want)
+			t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 		text, err := os.ReadFile(amy.auditDir + "/" + audit.Name)
 		if err != nil || bytes.Contains(text, []byte("token-that")) || bytes.Contains(text, []byte(`"tok"`)) {
@@ -228,7 +228,7 @@ func TestRefusalsAreAudited(t *testing.T) {
 			"authenticate refused by @http of POST /v1/jobs",
 		}
 		if got := amy.said(t, &from); !slices.Equal(got, want) {
-			t.Errorf("got\n%s\nwant\n%s\nwant got = %v", strings.Join(got, "\n"), strings.Join(want, "\n"), want)
+			t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 		for _, e := range amy.entries(t) {
 			if e.Code == "" || (e.Reason == "" && e.Outcome != audit.OK) {

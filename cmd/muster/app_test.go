@@ -1,6 +1,6 @@
 package main
 
-// Command lines: which verb they run, and which error an invalid one gives.
+// Command lines: the verb that each runs, and the error that an invalid one gives.
 
 import (
 	"os"
@@ -16,7 +16,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-func TestBadCommandLines(t *testing.T) {
+func TestInvalidCommandLinesAreRefused(t *testing.T) {
 	alone(t)
 	dir := t.TempDir()
 	file := func(name, text string) string {
@@ -185,7 +185,7 @@ func TestBadCommandLines(t *testing.T) {
 // jobCSVHead is the first line of a table of jobs.
 const jobCSVHead = "job,submit_s,duration_s,num_gpu,gpu_milli,cpu_milli,memory_mib,gpu_spec,class,priority\n"
 
-func TestArrange(t *testing.T) {
+func TestFlagsArePutBeforeArguments(t *testing.T) {
 	alone(t)
 	for _, c := range []struct{ line, want string }{
 		{"show X --json", "show --json -- X"},
@@ -216,30 +216,30 @@ func TestArrange(t *testing.T) {
 	}
 }
 
-func TestHelp(t *testing.T) {
+func TestHelpCoversEveryVerb(t *testing.T) {
 	alone(t)
 	top := program(t.Context(), "", "--help")
 	if top.code != 0 || top.err != "" {
-		t.Fatalf("--help: exit %d, %s", top.code, top.err)
+		t.Fatalf("--help: exit %d, %s, want exit 0 and empty stderr", top.code, top.err)
 	}
 	for _, args := range [][]string{{}, {"help"}, {"-h"}} {
 		if r := program(t.Context(), "", args...); r != top {
-			t.Errorf("muster %q is not muster --help: exit %d, %s", args, r.code, r.err)
+			t.Errorf("muster %q: want the output of muster --help, got exit %d, %s", args, r.code, r.err)
 		}
 	}
 	var walk func(path []string, verbs []*cli.Command)
 	walk = func(path []string, verbs []*cli.Command) {
 		for _, v := range verbs {
-			if v.Hidden || v.Name == "help" { // help of help is the help of all
+			if v.Hidden || v.Name == "help" { // help of help is the help of all verbs
 				continue
 			}
 			path := append(slices.Clone(path), v.Name)
 			long := program(t.Context(), "", append(slices.Clone(path), "--help")...)
 			if long.code != 0 || !strings.Contains(long.stdout, "muster "+strings.Join(path, " ")+" - "+v.Usage) || v.Usage == "" {
-				t.Errorf("%q --help: exit %d\n%s", path, long.code, long.stdout)
+				t.Errorf("%q --help: exit %d, want 0 and a line of usage\n%s", path, long.code, long.stdout)
 			}
 			if short := program(t.Context(), "", append([]string{"help"}, path...)...); short != long {
-				t.Errorf("help %q differs from %q --help", path, path)
+				t.Errorf("help %q differs from %q --help, want short = %v", path, path, long)
 			}
 			if len(path) == 1 && !strings.Contains(top.stdout, v.Usage) {
 				t.Errorf("--help does not list %q", path)
@@ -249,7 +249,7 @@ func TestHelp(t *testing.T) {
 	}
 	walk(nil, newApp(streams{}).Commands)
 	if r := program(t.Context(), "", "version"); r.code != 0 || r.stdout != "muster dev\n" {
-		t.Errorf("version: exit %d, %q", r.code, r.stdout)
+		t.Errorf("version: exit %d, %q, want 0, muster dev", r.code, r.stdout)
 	}
 }
 
@@ -261,7 +261,7 @@ func allStates() string {
 	return strings.Join(append(codes, words...), " ")
 }
 
-func TestComplete(t *testing.T) {
+func TestCompletionOfVerbsAndFlags(t *testing.T) {
 	alone(t)
 	for _, c := range []struct{ line, want string }{
 		{"su", "submit"},
@@ -301,8 +301,8 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// TestBashCompletion runs the script in bash with a fake program that prints its arguments.
-func TestBashCompletion(t *testing.T) {
+// TestBashCompletionPassesWords runs the script in bash with a fake program that prints its arguments.
+func TestBashCompletionPassesWords(t *testing.T) {
 	alone(t)
 	bash := needtest.Runs(t, "bash", "-c", "true")
 	r := program(t.Context(), "", "completion", "bash")
@@ -313,6 +313,6 @@ echo "${COMPREPLY[*]}"
 complete -p muster`
 	out, err := exec.CommandContext(t.Context(), bash, "-c", script).CombinedOutput()
 	if want := "<jobs><--st><" + askCompletion + ">\ncomplete -o default -F _muster muster\n"; err != nil || string(out) != want {
-		t.Errorf("bash: %v, %q, want %q", err, out, want)
+		t.Errorf("bash: got %v, %q, want %q", err, out, want)
 	}
 }

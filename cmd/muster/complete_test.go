@@ -1,6 +1,6 @@
 package main
 
-// Completion of what the daemon knows.
+// Completion with names that the daemon knows.
 
 import (
 	"net/http"
@@ -9,12 +9,12 @@ import (
 	"testing"
 )
 
-// suggestedBy returns the suggestions for a line, each with what it is.
+// suggestedBy returns the suggestions for a line, each with its description.
 func suggestedBy(t *testing.T, line string) (lines []string, code int) {
 	t.Helper()
 	r := program(t.Context(), "", append(strings.Split(line, " "), askDescribed)...)
 	if r.err != "" {
-		t.Errorf("%q: %s", line, r.err)
+		t.Errorf("%q: got stderr %s, want none", line, r.err)
 	}
 	if r.stdout == "" {
 		return nil, r.code
@@ -22,7 +22,7 @@ func suggestedBy(t *testing.T, line string) (lines []string, code int) {
 	return strings.Split(strings.TrimSuffix(r.stdout, "\n"), "\n"), r.code
 }
 
-func TestCompleteFromDaemon(t *testing.T) {
+func TestCompletionOfNamesOfTheDaemon(t *testing.T) {
 	f := newFake(t, map[string]http.HandlerFunc{
 		"GET /v1/jobs": func(w http.ResponseWriter, r *http.Request) {
 			jobs := []string{jobDoc(idA, "RUNNING", ""), jobDoc(idB, "HELD", "")}
@@ -43,12 +43,12 @@ func TestCompleteFromDaemon(t *testing.T) {
 	for line, want := range map[string][]string{
 		"show ":                {a, b, last},
 		"show " + idB[:3]:      {b},
-		"show " + idA + " ":    nil, // one job
+		"show " + idA + " ":    nil, // only one job
 		"cancel " + idA + " ":  {a, b, last},
 		"release ":             {b, last},
 		"hold ":                nil,
 		"exec ":                {a, last},
-		"exec " + idA + " ":    nil, // a command of the task
+		"exec " + idA + " ":    nil, // followed by a command of the task
 		"logs -f ":             {a, b, last},
 		"run --in ":            {a, last},
 		"node drain ":          {"n1\tready, 1 h100-80gb", "n2\tdraining, -"},
@@ -70,19 +70,19 @@ func TestCompleteFromDaemon(t *testing.T) {
 	} {
 		for _, at := range []string{"--socket " + f.socket + " " + line, "--socket=" + f.socket + " " + line} {
 			if got, _ := suggestedBy(t, at); strings.Join(got, "|") != strings.Join(want, "|") {
-				t.Errorf("%q: %q, want %q", line, got, want)
+				t.Errorf("%q: got %q, want %q", line, got, want)
 			}
 		}
 		t.Setenv("MUSTER_SOCKET", f.socket)
 		if got, _ := suggestedBy(t, line); strings.Join(got, "|") != strings.Join(want, "|") {
-			t.Errorf("%q with the socket in the environment: %q, want %q", line, got, want)
+			t.Errorf("%q with the socket in the environment: got %q, want %q", line, got, want)
 		}
 	}
 }
 
-// Where only a job or a node may stand the shell must not suggest files, and a daemon that is not there, refuses or talks
-// nonsense gives nothing.
-func TestCompleteWithoutDaemon(t *testing.T) {
+// Where only a job or a node is allowed the shell must not suggest files. A daemon that is missing, refuses or sends
+// nonsense gives no suggestions.
+func TestCompletionWithoutADaemonIsEmpty(t *testing.T) {
 	f := newFake(t, map[string]http.HandlerFunc{
 		"GET /v1/jobs":  problem(http.StatusServiceUnavailable, "unavailable", `"detail": "later"`),
 		"GET /v1/nodes": answer(http.StatusOK, "<html>"),
@@ -92,7 +92,7 @@ func TestCompleteWithoutDaemon(t *testing.T) {
 			"show ": exitFailed, "node drain ": exitFailed, "submit -w ": exitFailed, "submit ": exitDone, "cp x ": exitDone, "submit -F ": exitDone, "nosuch x": exitDone,
 		} {
 			if got, exit := suggestedBy(t, "--socket "+socket+" "+line); got != nil || exit != code {
-				t.Errorf("%q on %.40q: %q, exit %d, want nothing and %d", line, socket, got, exit, code)
+				t.Errorf("%q on %.40q: got %q, exit %d, want nothing and %d", line, socket, got, exit, code)
 			}
 		}
 	}
@@ -107,15 +107,15 @@ func TestCompletionIsPrintable(t *testing.T) {
 	})
 	t.Setenv("MUSTER_SOCKET", f.socket)
 	if got, _ := suggestedBy(t, "show 1"); len(got) != 1 || strings.ContainsAny(got[0], "\x1b\n") {
-		t.Errorf("jobs: %q", got)
+		t.Errorf("jobs: got %q, want one line without control characters", got)
 	}
 	if got, _ := suggestedBy(t, "node show "); len(got) != 1 || !strings.HasPrefix(got[0], "n2\t") || strings.Contains(got[0], "\x1b") {
-		t.Errorf("nodes: %q", got)
+		t.Errorf("nodes: got %q, want n2 without control characters", got)
 	}
 }
 
-// Bash makes a word of each colon, and replaces only what follows the last one.
-func TestCompleteAfterColonsOfBash(t *testing.T) {
+// Bash splits words at colons, and replaces only the part after the last one.
+func TestCompletionAfterColonsOfBash(t *testing.T) {
 	f := newFake(t, map[string]http.HandlerFunc{"GET /v1/jobs": answer(http.StatusOK, jobsDoc(jobDoc(idA, "RUNNING", ""), jobDoc(idB, "HELD", "")))})
 	t.Setenv("MUSTER_SOCKET", f.socket)
 	for line, want := range map[string]string{

@@ -44,7 +44,7 @@ func (d *deaths) daemon(t *testing.T) *fake {
 	return newFake(t, map[string]http.HandlerFunc{"POST /v1/nodes/n1/declare-dead": d.serve, "POST /v1/nodes/12D3KooWGone/declare-dead": d.serve})
 }
 
-func TestDeclareDead(t *testing.T) {
+func TestDeclareDeadReportsTasksAndSilentDaemons(t *testing.T) {
 	for _, c := range []struct {
 		d    *deaths
 		code int
@@ -56,7 +56,7 @@ func TestDeclareDead(t *testing.T) {
 		{&deaths{partial: `"dev3"`}, 1, "n1 declared dead: it had no tasks\nmuster: dev3 did not answer: run it again when it is back\n"},
 		{&deaths{tasks: 3, partial: `"dev2","dev\u001b3"`}, 1, "n1 declared dead: 3 tasks given up by 2 daemons\nmuster: dev2, dev·3 did not answer: run it again when they are back\n"},
 	} {
-		r := c.d.daemon(t).muster("node", "declare-dead", "n1") // no terminal: no question
+		r := c.d.daemon(t).muster("node", "declare-dead", "n1") // without a terminal there is no question
 		if r.code != c.code || r.err != c.want || r.stdout != "" || c.d.asked.Load() != 0 || c.d.acted.Load() != 1 {
 			t.Errorf("exit %d, %q %q, asked %d and acted %d times; want %d, %q", r.code, r.stdout, r.err, c.d.asked.Load(), c.d.acted.Load(), c.code, c.want)
 		}
@@ -64,18 +64,18 @@ func TestDeclareDead(t *testing.T) {
 	r := (&deaths{tasks: 3, partial: `"dev3"`}).daemon(t).muster("node", "declare-dead", "n1", "--json")
 	var d api.Death
 	if err := json.Unmarshal([]byte(r.stdout), &d); err != nil || r.code != 1 || d.Tasks != 3 || d.Partial[0] != "dev3" || !strings.HasPrefix(r.err, "muster: dev3 did not answer") {
-		t.Errorf("--json: exit %d, %q, %q, %v", r.code, r.stdout, r.err, err)
+		t.Errorf("--json: exit %d, %q, %q, %v, want 1 with 3 tasks, without dev3", r.code, r.stdout, r.err, err)
 	}
 	f := newFake(t, map[string]http.HandlerFunc{
 		"POST /v1/nodes/n1/declare-dead": problem(http.StatusConflict, "conflict", `"detail": "node n1: conflict: it answers n2, so it is not dead: drain it instead"`),
 	})
 	if r := f.muster("node", "declare-dead", "n1"); r.code != 1 || r.err != "muster: node n1: conflict: it answers n2, so it is not dead: drain it instead\n" {
-		t.Errorf("of one that answers: exit %d, %q", r.code, r.err)
+		t.Errorf("a node that answers: exit %d, %q, want 1 and the hint to drain it", r.code, r.err)
 	}
 }
 
-// On a terminal the verb asks, and only yes means yes.
-func TestDeclareDeadAsks(t *testing.T) {
+// On a terminal the verb asks, and only yes confirms.
+func TestDeclareDeadAsksOnATerminal(t *testing.T) {
 	for _, c := range []struct {
 		types string
 		flags []string
@@ -109,7 +109,7 @@ func TestDeclareDeadAsks(t *testing.T) {
 		}
 		if c.asked > 0 && (!strings.HasPrefix(shown, "n1 was last seen ") ||
 			!strings.HasSuffix(shown, " ago. 2 tasks would be given up; tasks that still run there would run twice. Declare it dead? [y/N]")) {
-			t.Errorf("it asked %q", shown)
+			t.Errorf("it asked %q, want the last contact and the number of tasks", shown)
 		}
 	}
 }

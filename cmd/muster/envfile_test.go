@@ -9,8 +9,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// The error of a file with variables names the file, the line and the word that is wrong.
-func TestEnvFileErrors(t *testing.T) {
+// The error of a file with variables names the file, the line and the invalid word.
+func TestErrorsOfAnEnvFileNameTheLine(t *testing.T) {
 	f := newFake(t, nil)
 	t.Chdir(t.TempDir())
 	lines := func(n int) string {
@@ -42,13 +42,13 @@ func TestEnvFileErrors(t *testing.T) {
 	}
 }
 
-// So many variables are refused before each is added to a copy of the ones before it.
-func TestManyVariables(t *testing.T) {
+// Too many variables are refused before each is added to a copy of the earlier ones.
+func TestTooManyVariablesAreRefused(t *testing.T) {
 	args := []string{"submit"}
 	for i := range 4 * job.MaxEnv {
 		args = append(args, "--env", "V"+strconv.Itoa(i)+"=")
 	}
 	if r := newFake(t, nil).muster(append(args, "--", "true")...); r.code != exitUsage || !strings.Contains(r.err, "--env: more than 1024 variables") {
-		t.Errorf("exit %d, %s", r.code, r.err)
+		t.Errorf("exit %d, %s, want exit %v and stderr with %q", r.code, r.err, exitUsage, "--env: more than 1024 variables")
 	}
 }

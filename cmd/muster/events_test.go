@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// muster events prints a log, or what the flags of listings choose.
-func TestEventsInColumns(t *testing.T) {
+// muster events prints a log, or the columns that the flags of listings choose.
+func TestEventsArePrintedInColumns(t *testing.T) {
 	f := newFake(t, map[string]http.HandlerFunc{
 		"GET /v1/events": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
@@ -35,12 +35,12 @@ func TestEventsInColumns(t *testing.T) {
 		}
 	}
 	if r := f.muster("events", "--json"); r.code != 0 || !strings.Contains(r.stdout, `"schema": "muster.events/v1"`) || strings.Count(r.stdout, `"kind"`) != 4 {
-		t.Errorf("--json: exit %d, %s", r.code, r.stdout)
+		t.Errorf("--json: exit %d, %s, want 0 and 4 events", r.code, r.stdout)
 	}
 }
 
-// muster events ID tells the story of a job, over all pages.
-func TestStoryOfAJob(t *testing.T) {
+// muster events ID prints the history of a job, over all pages.
+func TestEventsOfAJobPrintItsHistory(t *testing.T) {
 	f := newFake(t, map[string]http.HandlerFunc{
 		"GET /v1/jobs/" + idA: answer(http.StatusOK, jobDoc(idA, "FAILED", `,"exit_code":7`)),
 		"GET /v1/jobs/" + idA + "/events": func(w http.ResponseWriter, r *http.Request) {
@@ -61,9 +61,9 @@ func TestStoryOfAJob(t *testing.T) {
 		t.Errorf("exit %d, %s\n%s\nwant\n%s", r.code, r.err, r.stdout, want)
 	}
 	if r := f.muster("events", idA, "-n", "3", "-o", "event,node,exit"); r.stdout != "EVENT      NODE  EXIT\nsubmitted  -     -\nomitted    -     -\nplaced     n1    -\n" {
-		t.Errorf("%s", r.stdout)
+		t.Errorf("got %s, want 3 rows with the chosen columns", r.stdout)
 	}
 	if r := f.muster("events", idA, "--since", "1h"); r.code != 2 {
-		t.Errorf("--since: exit %d", r.code)
+		t.Errorf("--since: exit %d, want exit 2", r.code)
 	}
 }

@@ -1,6 +1,6 @@
 package main
 
-// A fake daemon that serves hand-written documents, and the program run against it.
+// A fake daemon that serves hand-written documents, and the program that runs against it.
 
 import (
 	"bytes"
@@ -52,7 +52,7 @@ func newFake(t *testing.T, routes map[string]http.HandlerFunc) *fake {
 		mux.HandleFunc(route, handler)
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		t.Errorf("asked for %s %s", r.Method, r.URL)
+		t.Errorf("got a request %s %s, want one of the routes", r.Method, r.URL)
 		w.WriteHeader(http.StatusNotFound)
 	})
 	l, err := net.Listen("unix", filepath.Join(dir, "s"))
@@ -160,7 +160,7 @@ func events(jobs ...string) http.HandlerFunc {
 	}
 }
 
-// logOf serves the two streams of attempt 1; later is sent only to clients that follow.
+// logOf serves the two streams of attempt 1. It sends later only to clients that follow.
 func logOf(stdout, stderr, later string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		text := stdout

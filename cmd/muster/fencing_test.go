@@ -8,8 +8,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// What becomes of a task without contact is said in one sentence, and also for tasks on nodes that do not fence them.
-func TestIfSilent(t *testing.T) {
+// What happens to a task without contact is said in one sentence, also for tasks on nodes that do not fence them.
+func TestShowSaysWhatHappensWithoutContact(t *testing.T) {
 	spec := job.DefaultSpec()
 	spec.Partition = job.PartitionFence
 	on := func(fencing ...string) (tasks []api.Task) {
@@ -32,15 +32,15 @@ func TestIfSilent(t *testing.T) {
 		s := spec
 		s.Partition, s.Requeue = c.partition, c.requeue
 		if got := ifSilent(api.Job{OwnerName: "n9", Spec: &s, Tasks: c.tasks}); got != c.want {
-			t.Errorf("%s\nwant\n%s", got, c.want)
+			t.Errorf("got %s\nwant\n%s", got, c.want)
 		}
 	}
 }
 
-func TestFencingOfANode(t *testing.T) {
+func TestFencingOfANodeIsExplained(t *testing.T) {
 	for word, want := range map[string]string{"yes": "yes: tasks end", "no": "no: tasks with --on-partition fence run elsewhere only", "": "unknown, its version does not say: tasks", "unknown": "unknown, its version does not say: tasks"} {
 		if got := fencingText(word); !strings.HasPrefix(got, want) {
-			t.Errorf("%q: %s", word, got)
+			t.Errorf("%q: got %s, want a text that begins with %s", word, got, want)
 		}
 	}
 }

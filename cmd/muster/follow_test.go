@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-func TestExitCodes(t *testing.T) {
+func TestVerbsExitWithTheCodeOfTheJob(t *testing.T) {
 	for _, c := range []struct {
 		state, more string
 		code        int
@@ -48,7 +48,7 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-func TestWaitForSeveral(t *testing.T) {
+func TestWaitForSeveralJobsExitsWithTheFirstFailure(t *testing.T) {
 	good, bad := jobDoc(idA, "SUCCEEDED", `,"exit_code":0`), strings.Replace(jobDoc(idB, "FAILED", `,"exit_code":3`), `"reason":""`, `"reason":"exit code 3"`, 1)
 	f := newFake(t, map[string]http.HandlerFunc{
 		"GET /v1/jobs/" + idA: answer(http.StatusOK, good),
@@ -57,13 +57,13 @@ func TestWaitForSeveral(t *testing.T) {
 		"GET /v1/jobs":        answer(http.StatusOK, jobsDoc()),
 	})
 	if r := f.muster("wait", idA, idB); r.code != 3 || r.err != "muster: job "+idB+": FAILED: exit code 3\n" {
-		t.Errorf("wait: exit %d, %q", r.code, r.err)
+		t.Errorf("wait: exit %d, %q, want 3 and the job that failed", r.code, r.err)
 	}
 	if r := f.muster("wait", "all"); r.code != 0 || r.err != "" {
-		t.Errorf("wait all, of none: exit %d, %q", r.code, r.err)
+		t.Errorf("wait all without jobs: exit %d, %q, want exit 0 and empty stderr", r.code, r.err)
 	}
 	if r := f.muster("wait", "zzzz"); r.code != 125 || !strings.Contains(r.err, "zzzz") {
-		t.Errorf("wait zzzz: exit %d, %q", r.code, r.err)
+		t.Errorf("wait zzzz: exit %d, %q, want 125 with the word", r.code, r.err)
 	}
 }
 
@@ -84,11 +84,11 @@ func arrayDoc(array string, tasks int, state string) string {
 	return fmt.Sprintf(`{"schema":"muster.job/v1","id":%q,"name":"train","user":"amy","state":%q,"array":%q,"task_count":%d,"counts":{},"tasks":[]}`, idA, state, array, tasks)
 }
 
-// wait ID.0-9 waits for these tasks only, and looks at them again when the job has changed.
-func TestWaitForTasks(t *testing.T) {
+// wait ID.0-9 waits for these tasks only, and asks for them again when the job has changed.
+func TestWaitForTasksIgnoresOtherTasks(t *testing.T) {
 	var mu sync.Mutex
 	var asked []string
-	left := 2 // looks at which a task has not ended yet
+	left := 2 // requests in which one task has not ended yet
 	doc := arrayDoc("10-99", 90, "RUNNING")
 	changes := make(chan struct{}, 8)
 	f := newFake(t, map[string]http.HandlerFunc{
@@ -124,18 +124,19 @@ func TestWaitForTasks(t *testing.T) {
 	})
 	r := f.muster("wait", idA+".10-19,30")
 	if r.code != 124 || !strings.Contains(r.err, "task "+idA+".11: FAILED: it said 7\n") || !strings.Contains(r.err, "task "+idA+".30: TIMEOUT") {
-		t.Errorf("wait: exit %d, %q", r.code, r.err)
+		t.Errorf("wait: exit %d, %q, want 124 with both tasks", r.code, r.err)
 	}
 	if got := strings.Join(asked, "; "); got != "10-19,30 1; 10-19,30 1; 10-19,30 1; 10-19,30 1000" {
-		t.Errorf("asked %s", got)
+		t.Errorf("asked %s, want the tasks three times, and then their ends", got)
 	}
 	if r := f.muster("wait", idA+".3"); r.code != 125 || !strings.Contains(r.err, "the job has 90 tasks, from 10 to 99") {
-		t.Errorf("wait for no task: exit %d, %q", r.code, r.err)
+		t.Errorf("wait for an unknown task: exit %d, %q, want 125 with the numbers of the tasks", r.code, r.err)
 	}
 }
 
-// logs --all prints the tasks in order: a task without output does not let the next one overtake those before it.
-func TestLogsOfAllTasksInOrder(t *testing.T) {
+// logs --all prints the tasks in order: the output of a task does not come before that of an earlier task, even if that
+// one has none yet.
+func TestLogsOfAllTasksAreInOrder(t *testing.T) {
 	others := make(chan struct{})
 	f := newFake(t, map[string]http.HandlerFunc{
 		"GET /v1/jobs/" + idA:     answer(http.StatusOK, arrayDoc("0-3", 4, "SUCCEEDED")),
@@ -156,30 +157,30 @@ func TestLogsOfAllTasksInOrder(t *testing.T) {
 		},
 	})
 	if r := f.muster("logs", "--all", idA); r.code != 0 || r.stdout != "0| first\n2| third\n2| and more\n" || r.err != "" {
-		t.Errorf("logs --all: exit %d, %q, %q", r.code, r.stdout, r.err)
+		t.Errorf("logs --all: exit %d, %q, %q, want 0 and the output in order", r.code, r.stdout, r.err)
 	}
 }
 
-// The client also waits for a daemon that is killed before it confirms that the wait is open, because it was there a
-// moment ago.
-func TestWaitOfADaemonKilledAtOnce(t *testing.T) {
+// The client also waits for a daemon that is killed before it confirms that the wait is open, because the daemon was
+// there a moment ago.
+func TestWaitOutlivesADaemonKilledAtOnce(t *testing.T) {
 	kills := 0
 	told := events(jobDoc(idA, "FAILED", `,"exit_code":7`))
 	f := newFake(t, map[string]http.HandlerFunc{
 		"GET /v1/jobs/" + idA: answer(http.StatusOK, jobDoc(idA, "RUNNING", "")),
 		"GET /v1/events": func(w http.ResponseWriter, r *http.Request) {
-			if kills++; kills <= 3 { // net/http retries one of them
+			if kills++; kills <= 3 { // net/http retries one of the requests
 				panic(http.ErrAbortHandler)
 			}
 			told(w, r)
 		},
 	})
 	if r := f.muster("wait", idA); r.code != 7 || kills != 4 {
-		t.Errorf("exit %d, %q after %d kills", r.code, r.err, kills)
+		t.Errorf("exit %d, %q after %d kills, want 7 after 4 kills", r.code, r.err, kills)
 	}
 }
 
-func TestWaitEndsBefore(t *testing.T) {
+func TestWaitEndsOnTimeoutAndCtrlC(t *testing.T) {
 	running := jobDoc(idA, "RUNNING", "")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -197,14 +198,14 @@ func TestWaitEndsBefore(t *testing.T) {
 		},
 	})
 	if r := f.muster("wait", idA, "--timeout", "1ms"); r.code != 125 || !strings.Contains(r.err, "the timeout has passed; the job goes on") {
-		t.Errorf("wait --timeout: exit %d, %q", r.code, r.err)
+		t.Errorf("wait --timeout: exit %d, %q, want 125: the job goes on", r.code, r.err)
 	}
 	r := f.musterIn(ctx, "", "run", "x")
 	if r.code != 130 || r.err != "muster: detached, the job goes on; to follow it again: muster logs -f "+idA+"; to end it: muster cancel "+idA+"\n" {
-		t.Errorf("run and Ctrl-C: exit %d, %q", r.code, r.err)
+		t.Errorf("run and Ctrl-C: exit %d, %q, want 130 with the verbs to follow or end it", r.code, r.err)
 	}
 	if r := f.musterIn(ctx, "", "jobs"); r.code != 130 || r.err != "muster: interrupted\n" {
-		t.Errorf("Ctrl-C in a listing: exit %d, %q", r.code, r.err)
+		t.Errorf("Ctrl-C in a listing: exit %d, %q, want 130, interrupted", r.code, r.err)
 	}
 }
 
@@ -222,7 +223,7 @@ func TestInputEndsWithCtrlC(t *testing.T) {
 	}
 }
 
-func TestLogs(t *testing.T) {
+func TestLogsSelectStreamAndTail(t *testing.T) {
 	ended := jobDoc(idA, "SUCCEEDED", `,"exit_code":0`)
 	f := newFake(t, map[string]http.HandlerFunc{
 		"GET /v1/jobs/" + idA:              answer(http.StatusOK, ended),
@@ -244,7 +245,7 @@ func TestLogs(t *testing.T) {
 	}
 }
 
-func TestLogsOfAJobThatWaits(t *testing.T) {
+func TestLogsOfAWaitingJobFollowItsStart(t *testing.T) {
 	f := newFake(t, map[string]http.HandlerFunc{
 		"GET /v1/jobs/" + idA:     answer(http.StatusOK, jobDoc(idA, "PENDING", "")),
 		"GET /v1/jobs/{id}/tasks": problem(http.StatusServiceUnavailable, "unavailable", `"detail": "why it waits is not known now"`),
@@ -258,18 +259,18 @@ func TestLogsOfAJobThatWaits(t *testing.T) {
 		},
 	})
 	if r := f.muster("logs", "-f", "-n", "1", idA); r.code != 0 || r.stdout != "late\n" {
-		t.Errorf("logs -f -n: exit %d, %q, %q", r.code, r.stdout, r.err)
+		t.Errorf("logs -f -n: exit %d, %q, %q, want 0, late", r.code, r.stdout, r.err)
 	}
 	if r := f.muster("logs", "-n", "1", idA); r.code != 1 || r.err != "muster: none yet\n" {
-		t.Errorf("logs -n: exit %d, %q", r.code, r.err)
+		t.Errorf("logs -n: exit %d, %q, want 1, none yet", r.code, r.err)
 	}
 }
 
-// logs of what never started says why there is nothing, and fails. What has started may well have said nothing.
-func TestLogsOfWhatHasNotStarted(t *testing.T) {
+// logs of a task that never started says why there is no output, and fails. A task that has started may have no output.
+func TestLogsOfAnUnstartedTaskFail(t *testing.T) {
 	none := problem(http.StatusConflict, "conflict", `"detail": "none yet"`)
 	for _, c := range []struct {
-		name, job, task string // of the documents
+		name, job, task string // name, and the documents of the job and the task
 		args            string
 		log             http.HandlerFunc
 		code            int
@@ -323,7 +324,7 @@ func TestLogsOfWhatHasNotStarted(t *testing.T) {
 	}
 }
 
-func TestTail(t *testing.T) {
+func TestTailReturnsTheLastLines(t *testing.T) {
 	for _, c := range []struct {
 		text string
 		n    int

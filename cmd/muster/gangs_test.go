@@ -1,6 +1,6 @@
 package main
 
-// What people see of gangs.
+// The output of verbs about gangs.
 
 import (
 	"fmt"
@@ -38,7 +38,7 @@ func gangDoc(array string, nodes, count int, state, more string, tasks ...string
 		"counts":{%s},"tasks":[%s]}`, idA, state, array, nodes, count, more, strings.Join(sums, ","), strings.Join(docs, ","))
 }
 
-func TestGangTables(t *testing.T) {
+func TestTablesShowGangs(t *testing.T) {
 	failed := gangDoc("", 3, 3, "FAILED", `,"reason":"rank 1 on n2: exit code 3","exit_code":3,"exit_status":3`, "0 CANCELLED n1 143", "1 FAILED n2 3", "2 CANCELLED n3 143")
 	gathers := gangDoc("", 3, 3, "RESERVED", `,"reason":"GangWaiting","reason_detail":"2 of 3 nodes hold a place"`, "0 RESERVED n1", "1 RESERVED b", "2 PENDING -")
 	large := gangDoc("", 16, 16, "RUNNING", "")
@@ -82,7 +82,7 @@ task 3.1   FAILED, exit code 1, attempt 1 on n2, 2s
 			"GET /v1/jobs/" + idA: answer(http.StatusOK, c.doc),
 		})
 		if r := f.muster("jobs", "-a"); r.code != 0 || !strings.Contains(r.stdout, c.listed+"\n") {
-			t.Errorf("jobs of %s: exit %d, %s\n%s\nwant %s", c.name, r.code, r.err, r.stdout, c.listed)
+			t.Errorf("jobs of %s: exit %d, %s\n%s\nwant exit 0 and the line %s", c.name, r.code, r.err, r.stdout, c.listed)
 		}
 		if r := f.muster("show", idA); r.code != 0 || !strings.HasSuffix(r.stdout, c.shown) && !strings.Contains(r.stdout, c.shown) {
 			t.Errorf("show of %s: exit %d, %s\n%s\nwant %s", c.name, r.code, r.err, r.stdout, c.shown)
@@ -90,8 +90,8 @@ task 3.1   FAILED, exit code 1, attempt 1 on n2, 2s
 	}
 }
 
-// Names of nodes in a table can be given to --nodelist.
-func TestNodeNames(t *testing.T) {
+// The names of nodes in a table are valid for --nodelist.
+func TestNodeNamesAreValidNodeLists(t *testing.T) {
 	for want, names := range map[string][]string{
 		"":                      {},
 		"n1":                    {"n1"},
@@ -101,7 +101,7 @@ func TestNodeNames(t *testing.T) {
 		"n99999999999999999999": {"n99999999999999999999"},
 	} {
 		if got := nodeNames(names); got != want {
-			t.Errorf("%q: %q, want %q", names, got, want)
+			t.Errorf("%q: got %q, want %q", names, got, want)
 		}
 	}
 	list, err := job.ParseNodes(nodeList(nodeNames([]string{"n3", "m2", "n1", "gpu", "n2", "n7"})))
@@ -110,13 +110,13 @@ func TestNodeNames(t *testing.T) {
 	}
 	for name, want := range map[string]bool{"n2": true, "n4": false, "n7": true, "m2": true, "gpu": true} {
 		if list.Has(name, "12D3KooW") != want {
-			t.Errorf("the list has %s: %v", name, !want)
+			t.Errorf("the list has %s: got %v, want the opposite", name, !want)
 		}
 	}
 }
 
 // The tasks of gangs are named by rank, for each verb, and the daemon is asked for their numbers.
-func TestRanks(t *testing.T) {
+func TestTasksOfGangsAreNamedByRank(t *testing.T) {
 	gang := gangDoc("", 3, 3, "RUNNING", "", "0 RUNNING n1", "1 RUNNING n2", "2 RUNNING n3")
 	array := gangDoc("0-9", 2, 20, "RUNNING", "")
 	for _, c := range []struct {
@@ -158,7 +158,7 @@ func TestRanks(t *testing.T) {
 				asked = r.URL.Query().Get("tasks")
 				ranges, err := job.ParseRanges(asked)
 				if err != nil {
-					t.Errorf("%s: asked for %q", c.line, asked)
+					t.Errorf("%s: got a request for %q: %v", c.line, asked, err)
 				}
 				var docs []string
 				for _, x := range ranges {

@@ -20,7 +20,7 @@ import (
 
 var sink []byte
 
-func TestRest(t *testing.T) {
+func TestMemoryIsGivenBackAfterWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		var freed atomic.Int32
@@ -29,7 +29,7 @@ func TestRest(t *testing.T) {
 			rest(ctx, func() { freed.Add(1) })
 			close(done)
 		}()
-		sink = make([]byte, 2*restBytes) // the start is no work
+		sink = make([]byte, 2*restBytes) // allocations at the start do not count as work
 		time.Sleep(startsWithin)
 		synctest.Wait()
 		time.Sleep(restLook / 2) // from here on between two checks
@@ -43,7 +43,7 @@ func TestRest(t *testing.T) {
 			time.Sleep(restLook)
 			synctest.Wait()
 			if n := freed.Load(); n != c.want {
-				t.Errorf("look %d: memory given back %d times, want %d", i, n, c.want)
+				t.Errorf("look %d: got memory given back %d times, want %d", i, n, c.want)
 			}
 		}
 		stop()
@@ -51,18 +51,18 @@ func TestRest(t *testing.T) {
 	})
 }
 
-func TestLimitFor(t *testing.T) {
+func TestMemoryLimitGrowsWithTheLiveHeap(t *testing.T) {
 	for live, want := range map[uint64]int64{
 		0: lowestLimit, 8 << 20: lowestLimit, 16 << 20: 40 << 20, 32 << 20: 64 << 20, 1 << 30: 1536<<20 + besideHeap, math.MaxUint64: math.MaxInt64/4/2*3 + besideHeap,
 	} {
 		if got := limitFor(live); got != want {
-			t.Errorf("%d live: %d, want %d", live, got, want)
+			t.Errorf("%d live: got the limit %d, want %d", live, got, want)
 		}
 	}
 }
 
-// The limit follows the live heap up and down, and ends with the daemon.
-func TestLimitFollowsTheHeap(t *testing.T) {
+// The limit follows the live heap up and down, and is removed when the daemon ends.
+func TestMemoryLimitFollowsTheHeap(t *testing.T) {
 	before := debug.SetMemoryLimit(math.MaxInt64) // as without GOMEMLIMIT
 	t.Cleanup(func() { debug.SetMemoryLimit(before) })
 	ctx, stop := context.WithCancel(t.Context())
@@ -76,7 +76,7 @@ func TestLimitFollowsTheHeap(t *testing.T) {
 			if now := debug.SetMemoryLimit(-1); holds(now) {
 				return
 			} else if time.Now().After(end) {
-				t.Fatalf("the limit is %d and never %s", now, what)
+				t.Fatalf("the limit is %d, want that it is %s", now, what)
 			}
 		}
 	}
@@ -89,7 +89,7 @@ func TestLimitFollowsTheHeap(t *testing.T) {
 }
 
 // A limit that was set with GOMEMLIMIT stays, whatever the heap is.
-func TestLimitOfTheUserStays(t *testing.T) {
+func TestMemoryLimitOfTheUserStays(t *testing.T) {
 	const set = 3 << 30
 	before := debug.SetMemoryLimit(set)
 	t.Cleanup(func() { debug.SetMemoryLimit(before) })
@@ -97,13 +97,13 @@ func TestLimitOfTheUserStays(t *testing.T) {
 	for range 3 {
 		runtime.GC()
 		if now := debug.SetMemoryLimit(-1); now != set {
-			t.Errorf("the limit is %d, want %d", now, int64(set))
+			t.Errorf("limit: got %d, want %d", now, int64(set))
 		}
 	}
 }
 
 // A part of a file is no longer in memory after its release, and reads as before.
-func TestReleaseFile(t *testing.T) {
+func TestReleasedFileIsReadFromDiskAgain(t *testing.T) {
 	page := os.Getpagesize()
 	text := bytes.Repeat([]byte("muster "), 16*page)
 	path := filepath.Join(t.TempDir(), "file")
@@ -124,22 +124,22 @@ func TestReleaseFile(t *testing.T) {
 		t.Fatal("the file is not what was written")
 	}
 	if n := resident(t, path); n < len(text)/2 {
-		t.Skipf("%d of %d bytes are in memory after they were read", n, len(text))
+		t.Skipf("%d of %d bytes are in memory after they were read, too few for this test", n, len(text))
 	}
 	releaseFiles(func(p string) bool { return p == path+"r" }) // another file
 	if n := resident(t, path); n < len(text)/2 {
-		t.Errorf("%d of %d bytes are in memory after the release of another file", n, len(text))
+		t.Errorf("got %d of %d bytes in memory after the release of another file, want at least half", n, len(text))
 	}
 	releaseFiles(func(p string) bool { return p == path })
 	if n := resident(t, path); n != 0 {
-		t.Errorf("%d bytes are still in memory", n)
+		t.Errorf("got %d bytes in memory after the release, want 0", n)
 	}
 	if !bytes.Equal(mapped, text) {
 		t.Error("the file reads differently after its release")
 	}
 }
 
-// What was written to a private mapping stays, even if it can no longer be written to.
+// Data written to a private mapping stays, even if it can no longer be written to.
 func TestReleaseFileKeepsWrites(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(path, make([]byte, os.Getpagesize()), 0o600); err != nil {
@@ -165,8 +165,8 @@ func TestReleaseFileKeepsWrites(t *testing.T) {
 	}
 }
 
-// The pages of the program itself are given back, and it runs on.
-func TestReleaseMemory(t *testing.T) {
+// The pages of the program itself are released, and it runs on.
+func TestReleasedProgramRunsOn(t *testing.T) {
 	program, err := os.Readlink("/proc/self/exe")
 	if err != nil {
 		t.Skip(err)
@@ -174,11 +174,11 @@ func TestReleaseMemory(t *testing.T) {
 	before := resident(t, program)
 	releaseMemory()
 	if after := resident(t, program); after >= before {
-		t.Errorf("%d bytes of the program are in memory, %d before", after, before)
+		t.Errorf("got %d bytes of the program in memory, want fewer than the %d before", after, before)
 	}
 }
 
-// resident is how many bytes of a file this process has in memory.
+// resident returns how many bytes of a file this process has in memory.
 func resident(t *testing.T, path string) int {
 	t.Helper()
 	maps, err := os.ReadFile("/proc/self/smaps")

@@ -10,8 +10,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// A terminal that tells no size is 24x80, so that programs can draw.
-func TestInputSize(t *testing.T) {
+// A terminal that reports no size counts as 24x80, so that programs can draw.
+func TestUnknownTerminalSizeIs24By80(t *testing.T) {
 	near, far, err := pty.Open()
 	if err != nil {
 		t.Fatal(err)

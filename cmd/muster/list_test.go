@@ -40,7 +40,7 @@ func TestListingIsWrittenInLargePieces(t *testing.T) {
 			t.Fatal(err)
 		}
 		if out.lines < len(l.Items) || out.writes > len(l.Items)/50 {
-			t.Errorf("%v: %d lines in %d writes", flags, out.lines, out.writes)
+			t.Errorf("%v: got %d lines in %d writes, want at least %d lines in at most %d", flags, out.lines, out.writes, len(l.Items), len(l.Items)/50)
 		}
 	}
 }

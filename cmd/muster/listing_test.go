@@ -17,7 +17,7 @@ func wordColumns() table.Columns[string] {
 	return table.Columns[string]{{Name: "word", IsKey: true, Cell: func(s string) string { return s }}}
 }
 
-// hugeCluster answers listings whose texts are as long as they may be.
+// hugeCluster answers listings with texts of the greatest length.
 func hugeCluster(t *testing.T) *fake {
 	t.Helper()
 	long := strings.Repeat("long-name-", 20)
@@ -64,20 +64,20 @@ func TestListingsFit80Columns(t *testing.T) {
 		var errs bytes.Buffer
 		args := append([]string{"muster", "--socket", f.socket}, strings.Fields(line)...)
 		if code := run(t.Context(), args, streams{strings.NewReader(""), screen, &errs}); code != 0 {
-			t.Fatalf("%s: exit %d, %s", line, code, errs.String())
+			t.Fatalf("%s: exit %d, %s, want 0", line, code, errs.String())
 		}
 		on := screen.take()
 		for row := range strings.Lines(on) {
 			if n := table.Width(strings.TrimSuffix(row, "\n")); n > 80 {
-				t.Errorf("%s: %d columns: %s", line, n, row)
+				t.Errorf("%s: got %d columns, want at most 80: %s", line, n, row)
 			}
 		}
 		if strings.ContainsAny(on, "\x1b") {
-			t.Errorf("%s: has colours: %q", line, on)
+			t.Errorf("%s: got colours, want none: %q", line, on)
 		}
 		for _, wide := range []result{f.muster(strings.Fields(line)...), f.musterOn(&tty{columns: 80, lines: 24}, append(strings.Fields(line), "--wide")...)} {
 			if strings.Contains(wide.stdout, "…\n") || line != "audit" && !strings.Contains(wide.stdout, strings.Repeat("long-name-", 20)) {
-				t.Errorf("%s: is cut without a terminal, or with --wide:\n%s", line, wide.stdout)
+				t.Errorf("%s: cut without a terminal, or with --wide:\n%s", line, wide.stdout)
 			}
 		}
 	}
@@ -91,8 +91,8 @@ func (f *fake) musterOn(screen *tty, args ...string) result {
 	return result{code, screen.take(), errs.String()}
 }
 
-// All listings have the same flags, which mean the same.
-func TestFlagsOfListings(t *testing.T) {
+// All listings have the same flags, with the same meaning.
+func TestAllListingsHaveTheSameFlags(t *testing.T) {
 	f := hugeCluster(t)
 	for _, line := range listings {
 		args := strings.Fields(line)
@@ -100,7 +100,7 @@ func TestFlagsOfListings(t *testing.T) {
 			t.Helper()
 			r := f.muster(append(append([]string{}, args...), more...)...)
 			if r.code != 0 {
-				t.Errorf("%s %q: exit %d, %q", line, more, r.code, r.err)
+				t.Errorf("%s %q: exit %d, %q, want exit 0", line, more, r.code, r.err)
 			}
 			return strings.Split(strings.TrimSuffix(r.stdout, "\n"), "\n")
 		}
@@ -113,29 +113,29 @@ func TestFlagsOfListings(t *testing.T) {
 			}
 		}
 		if help[0][:6] != "COLUMN" || len(names) < 5 {
-			t.Errorf("%s -o help: %q", line, help)
+			t.Errorf("%s -o help: got %q, want at least 5 columns below COLUMN", line, help)
 		}
 		rows := len(lines("-q"))
 		for _, name := range names {
 			if got := lines("-o", name, "--sort", "-"+name, "-n", "1"); len(got) != 2 {
-				t.Errorf("%s -o %s: %q", line, name, got)
+				t.Errorf("%s -o %s: got %q, want 2 lines", line, name, got)
 			}
 			if got := lines("--format", "{{."+strings.ReplaceAll(name, "-", "")+"}}"); len(got) != rows {
-				t.Errorf("%s --format %s: %d rows, want %d", line, name, len(got), rows)
+				t.Errorf("%s --format %s: got %d rows, want %d", line, name, len(got), rows)
 			}
 		}
 		if got := lines("-o", names[0]+":12,"+names[1]); !strings.HasPrefix(got[0], fmt.Sprintf("%-12.12s  ", got[0][:10])) {
-			t.Errorf("%s with a width: %q", line, got)
+			t.Errorf("%s with a width: got %q, want a first column of 12", line, got)
 		}
 		for _, form := range [][]string{{"--json"}, {"--format", "json"}, {"-o", "json"}} {
 			var doc struct{ Items []any }
 			if got := strings.Join(lines(form...), "\n"); json.Unmarshal([]byte(got), &doc) != nil || len(doc.Items) < rows {
-				t.Errorf("%s %q: %.100s", line, form, got)
+				t.Errorf("%s %q: got %.100s, want one document with all rows", line, form, got)
 			}
 		}
 		for _, form := range [][]string{{"--jsonl"}, {"--format", "jsonl"}, {"-o", "jsonl"}} {
 			if got := lines(form...); len(got) < rows || !strings.HasPrefix(got[0], "{") {
-				t.Errorf("%s %q: %.100q", line, form, got)
+				t.Errorf("%s %q: got %.100q, want a line of JSON for each row", line, form, got)
 			}
 		}
 		list := strings.Join(names, ", ")
@@ -157,8 +157,8 @@ func TestFlagsOfListings(t *testing.T) {
 	}
 }
 
-// A sorted listing is cut after it was sorted, an unsorted one asks for no more than it prints.
-func TestSortAndLimit(t *testing.T) {
+// A sorted listing is cut after sorting; an unsorted one asks for no more than it prints.
+func TestSortedListingIsCutAfterSorting(t *testing.T) {
 	var asked []string
 	first, second := strings.Replace(jobDoc(idA, "RUNNING", ""), `"priority":50`, `"priority":9`, 1), strings.Replace(jobDoc(idB, "RUNNING", ""), `"priority":50`, `"priority":10`, 1)
 	f := newFake(t, map[string]http.HandlerFunc{"GET /v1/jobs": func(w http.ResponseWriter, r *http.Request) {
@@ -181,19 +181,19 @@ func TestSortAndLimit(t *testing.T) {
 	}
 }
 
-// A share of a GPU says how much of it is given, and to which jobs.
-func TestSharesOfAGPU(t *testing.T) {
+// A shared GPU shows how much of it is given, and to which jobs.
+func TestSharedGPUShowsItsJobs(t *testing.T) {
 	doc := func(uuid, free, jobs string) string {
 		return `{"node":"n1","uuid":"` + uuid + `","model":"H100","memory":85899345920,"memory_used":0,"utilization":0,"health":"healthy","free":` + free + `,"jobs":[` + jobs + `]}`
 	}
 	f := newFake(t, map[string]http.HandlerFunc{"GET /v1/nodes": answer(http.StatusOK, `{"items":[{"id":"x","name":"n1","state":"ready","free":{"cpus":3,"gpus":1},"gpus":[`+
 		doc("a", "0.2", `"`+idA+`"`)+","+doc("b", "1", "")+","+doc("c", "0.3", `"`+idB+`"`)+`]}]}`), "GET /v1/gpus": answer(http.StatusOK, `{"items":[`+
-		doc("a", "0.2", `"`+idA+`","`+idB+`"`)+","+doc("b", "1", "")+","+doc("c", "0", "")+`]}`)}) // nobody has c, and it cannot be given
+		doc("a", "0.2", `"`+idA+`","`+idB+`"`)+","+doc("b", "1", "")+","+doc("c", "0", "")+`]}`)}) // no job has c, and it cannot be given
 	want := "UUID  GIVEN  JOB\na     0.8    " + idA + "," + idB + "\nb     -      -\nc     -      -\n"
 	if r := f.muster("gpus", "-o", "uuid,given,job"); r.stdout != want {
-		t.Errorf("%s\nwant\n%s", r.stdout, want)
+		t.Errorf("got %s\nwant\n%s", r.stdout, want)
 	}
 	if r := f.muster("nodes", "-o", "name,free"); r.stdout != "NAME  FREE\nn1    3 cpus, 1.5 gpus\n" {
-		t.Errorf("%s", r.stdout)
+		t.Errorf("got %s, want 3 CPUs and 1.5 GPUs free", r.stdout)
 	}
 }

@@ -1,6 +1,6 @@
 package main
 
-// The reference that is made from the tables of the program.
+// The reference that is generated from the tables of the program.
 
 import (
 	"os"
@@ -14,7 +14,7 @@ import (
 
 const manualFile = "../../docs/manual.md"
 
-// TestManualIsUpToDate makes the parts of docs/manual.md anew and compares them.
+// TestManualIsUpToDate generates the parts of docs/manual.md again and compares them.
 func TestManualIsUpToDate(t *testing.T) {
 	alone(t)
 	old, err := os.ReadFile(manualFile)
@@ -26,7 +26,7 @@ func TestManualIsUpToDate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r := program(t.Context(), "", "manual", "--fill", copied); r.code != 0 {
-		t.Fatalf("manual: exit %d, %s", r.code, r.err)
+		t.Fatalf("manual: exit %d, %s, want exit 0", r.code, r.err)
 	}
 	made, err := os.ReadFile(copied)
 	if err != nil {
@@ -44,7 +44,7 @@ func TestManualIsUpToDate(t *testing.T) {
 }
 
 // Each verb and each flag that --help shows is in the manual and on a man page, and each verb has an example.
-func TestManualHasEverything(t *testing.T) {
+func TestManualHasEveryVerbAndFlag(t *testing.T) {
 	alone(t)
 	text, err := os.ReadFile(manualFile)
 	if err != nil {
@@ -65,7 +65,7 @@ func TestManualHasEverything(t *testing.T) {
 			name := path + " " + c.Name
 			page := pages[strings.ReplaceAll(name, " ", "-")+".1"]
 			if !strings.Contains(string(text), "#### "+name+"\n") || page == "" {
-				t.Errorf("%s is missing", name)
+				t.Errorf("%s has no section, want one", name)
 			}
 			if len(c.Subcommands) == 0 && !strings.Contains(page, ".SH \"EXAMPLE\"") {
 				t.Errorf("%s has no example", name)
@@ -86,15 +86,15 @@ func TestManualHasEverything(t *testing.T) {
 	}
 	walk("muster", newApp(streams{}).Commands)
 	if flags < 200 {
-		t.Errorf("only %d flags were found", flags)
+		t.Errorf("got %d flags, want at least 200", flags)
 	}
 	if !strings.Contains(string(text), "](#the-config-file)") || len(pages) < 30 {
-		t.Errorf("%d pages", len(pages))
+		t.Errorf("got %d pages, want at least 30", len(pages))
 	}
 }
 
-// The links of the manual lead to headings that are there.
-func TestLinksOfTheManual(t *testing.T) {
+// The links of the manual lead to headings that exist.
+func TestLinksOfTheManualLeadToHeadings(t *testing.T) {
 	text, err := os.ReadFile(manualFile)
 	if err != nil {
 		t.Fatal(err)
@@ -117,6 +117,6 @@ func TestLinksOfTheManual(t *testing.T) {
 		}
 	}
 	if len(links) < 20 {
-		t.Errorf("only %d links", len(links))
+		t.Errorf("got %d links, want at least 20", len(links))
 	}
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// How long a job runs, and whether it is recent, is a difference of two readings of the clock of its owner, whatever that reads.
-func TestJobOfAClockThatIsOff(t *testing.T) {
+// How long a job runs, and whether it is recent, is a difference of two readings of its owner's clock, whatever that
+// clock says.
+func TestTimesOfAJobAreByItsOwnersClock(t *testing.T) {
 	for _, ahead := range []time.Duration{time.Hour, -time.Hour} {
 		at := func(ago time.Duration) string { return time.Now().Add(ahead - ago).UTC().Format(time.RFC3339) }
 		doc := func(id, state, submitted, started string) string {
@@ -36,21 +37,21 @@ func TestJobOfAClockThatIsOff(t *testing.T) {
 			}
 		}
 		if r := f.muster("jobs", "-q", "--since", "1h"); r.stdout != idA+"\n" {
-			t.Errorf("%s ahead: %q", ahead, r.stdout)
+			t.Errorf("%s ahead: got %q, want the job", ahead, r.stdout)
 		}
 	}
 }
 
-// An event of a job tells nothing of the clock of its owner: that is known from the listing.
-func TestEventOfAClockThatIsOff(t *testing.T) {
+// An event of a job does not have its owner's clock, which is known from the listing.
+func TestEventsUseTheClockOffsetOfTheListing(t *testing.T) {
 	o := &ownerClocks{}
 	if j := o.told(api.Job{ID: idA}); j.ClockAhead != 0 {
-		t.Errorf("%g s ahead before anything was listed", j.ClockAhead)
+		t.Errorf("before any listing: got %g s ahead, want 0", j.ClockAhead)
 	}
 	o.learn([]api.Job{{ID: job.NewID(1, 1), ClockAhead: -60}, {ID: job.NewID(2, 1)}})
 	for group, want := range map[job.Group]float64{1: -60, 2: 0, 3: 0} {
 		if j := o.told(api.Job{ID: job.NewID(group, 7)}); j.ClockAhead != want {
-			t.Errorf("group %d: %g s ahead, want %g", group, j.ClockAhead, want)
+			t.Errorf("group %d: got %g s ahead, want %g", group, j.ClockAhead, want)
 		}
 	}
 }

@@ -39,7 +39,7 @@ func newIntake(t *testing.T) *intake {
 				t.Errorf("%v in %s", err, text)
 			}
 			if err := spec.Validate(); err != nil {
-				t.Errorf("it submits a draft: %v", err)
+				t.Errorf("got an invalid job: %v", err)
 			}
 			in.mu.Lock()
 			defer in.mu.Unlock()
@@ -61,7 +61,7 @@ func newIntake(t *testing.T) *intake {
 	return in
 }
 
-func TestSubmitWithDependency(t *testing.T) {
+func TestSubmitAcceptsDependencies(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		want []string
@@ -73,10 +73,10 @@ func TestSubmitWithDependency(t *testing.T) {
 		in := newIntake(t)
 		r := in.muster(append(append([]string{"submit", "--kill-on-invalid-dep"}, c.args...), "true")...)
 		if r.code != 0 || r.stdout != idOf(1)+"\n" {
-			t.Fatalf("%v: %+v", c.args, r)
+			t.Fatalf("%v: got %+v, want exit 0 and the id", c.args, r)
 		}
 		if s := in.specs[0]; !slices.Equal(s.Dependency, c.want) || !s.KillOnInvalidDep {
-			t.Errorf("%v: %v, want %v", c.args, s.Dependency, c.want)
+			t.Errorf("%v: got %v, want %v", c.args, s.Dependency, c.want)
 		}
 	}
 	for arg, want := range map[string]string{
@@ -92,12 +92,12 @@ func TestSubmitWithDependency(t *testing.T) {
 		in := newIntake(t)
 		r := in.muster("submit", "-d", arg, "true")
 		if r.code != exitUsage || !strings.Contains(r.err, want) || strings.Count(r.err, "\n") != 1 || len(in.specs) > 0 {
-			t.Errorf("-d %q: %+v, want %q", arg, r, want)
+			t.Errorf("-d %q: got %+v, want %q", arg, r, want)
 		}
 	}
 }
 
-func TestDependencyInScripts(t *testing.T) {
+func TestScriptsMayHaveDependencies(t *testing.T) {
 	in := newIntake(t)
 	t.Chdir(t.TempDir())
 	script := "#!/bin/sh\n#SBATCH --dependency=afterok:1268 --kill-on-invalid-dep=yes\ntrue\n"
@@ -105,7 +105,7 @@ func TestDependencyInScripts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r := in.muster("submit", "script"); r.code != 0 || !slices.Equal(in.specs[0].Dependency, []string{"afterok:" + idA}) || !in.specs[0].KillOnInvalidDep {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want the dependency of the script", r)
 	}
 	for text, want := range map[string]string{
 		"#SBATCH -d singleton":              "singleton is not supported",
@@ -116,7 +116,7 @@ func TestDependencyInScripts(t *testing.T) {
 			t.Fatal(err)
 		}
 		if r := in.muster("submit", "script"); r.code != exitUsage || !strings.Contains(r.err, want) {
-			t.Errorf("%s: %+v", text, r)
+			t.Errorf("%s: got %+v, want exit %v and stderr with %q", text, r, exitUsage, want)
 		}
 	}
 }
@@ -143,11 +143,11 @@ func writeFile(t *testing.T, text string) string {
 }
 
 // The jobs of a file are submitted after those that they depend on, and printed in the order of the file.
-func TestSubmitSeveral(t *testing.T) {
+func TestSubmitOfSeveralJobsFollowsDependencies(t *testing.T) {
 	in := newIntake(t)
 	r := in.muster("submit", "-F", writeFile(t, pipeline), "--priority=70", "--idempotency-key=k")
 	if want := idOf(3) + "\n" + idOf(1) + "\n" + idOf(2) + "\n"; r.code != 0 || r.stdout != want {
-		t.Fatalf("%+v, want %q", r, want)
+		t.Fatalf("got %+v, want %q", r, want)
 	}
 	var got []string
 	for i, s := range in.specs {
@@ -161,28 +161,28 @@ func TestSubmitSeveral(t *testing.T) {
 	}
 	in = newIntake(t)
 	if r := in.muster("submit", "--json", "-F", writeFile(t, pipeline)); r.code != 0 || !strings.Contains(r.stdout, `"schema": "muster.jobs/v1"`) || strings.Count(r.stdout, `"muster.job/v1"`) != 3 || in.keys[0] != "" {
-		t.Errorf("--json: %+v", r)
+		t.Errorf("--json: got %+v, want 3 jobs without keys", r)
 	}
 }
 
 // If one is refused, the error says which were accepted.
-func TestSubmitSeveralFails(t *testing.T) {
+func TestSubmitOfSeveralJobsNamesTheAccepted(t *testing.T) {
 	in := newIntake(t)
 	in.refuse = "train"
 	r := in.muster("submit", "-F", writeFile(t, pipeline), "--idempotency-key=k")
 	want := `"train" in line 8: too bad; 1 of 3 jobs were accepted, their ids are on the standard output: "prepare" in line 5; the same command again submits only the others`
 	if r.code != exitUsage || r.stdout != idOf(1)+"\n" || !strings.Contains(r.err, want) {
-		t.Errorf("%+v, want %q", r, want)
+		t.Errorf("got %+v, want %q", r, want)
 	}
 	in = newIntake(t)
 	in.refuse = "prepare"
 	if r := in.muster("submit", "-F", writeFile(t, pipeline)); r.stdout != "" || !strings.Contains(r.err, "nothing was submitted") {
-		t.Errorf("the first: %+v", r)
+		t.Errorf("the first is refused: got %+v, want that nothing was submitted", r)
 	}
 }
 
-// Nothing is submitted if something is wrong with the file or the command line.
-func TestSubmitSeveralIsChecked(t *testing.T) {
+// Nothing is submitted if the file or the command line is invalid.
+func TestSubmitOfSeveralJobsIsCheckedFirst(t *testing.T) {
 	for name, c := range map[string]struct {
 		text, want string
 		args       []string
@@ -198,19 +198,19 @@ func TestSubmitSeveralIsChecked(t *testing.T) {
 		in := newIntake(t)
 		r := in.muster(append([]string{"submit", "-F", writeFile(t, c.text)}, c.args...)...)
 		if r.code != exitUsage || !strings.Contains(r.err, c.want) || strings.Count(r.err, "\n") != 1 || len(in.specs) > 0 {
-			t.Errorf("%s: %+v, %d submitted; want %q", name, r, len(in.specs), c.want)
+			t.Errorf("%s: got %+v, %d submitted; want %q", name, r, len(in.specs), c.want)
 		}
 	}
 	in := newIntake(t)
 	for _, verb := range []string{"run", "offers"} {
 		if r := in.muster(verb, "-F", writeFile(t, pipeline)); r.code != exitUsage || !strings.Contains(r.err, "has 3 jobs") {
-			t.Errorf("%s: %+v", verb, r)
+			t.Errorf("%s: got %+v, want exit %v and stderr with %q", verb, r, exitUsage, "has 3 jobs")
 		}
 	}
 }
 
-// show and why tell what a job waits for.
-func TestShowDependencies(t *testing.T) {
+// show and why print the jobs that a job waits for.
+func TestShowAndWhyPrintDependencies(t *testing.T) {
 	doc := strings.Replace(jobDoc(idA, "PENDING", ""), `"spec":{`, `"dependencies":[
 		{"condition":"afterok","job":"`+idB+`","state":"waiting","job_state":"RUNNING"},
 		{"condition":"after","job":"`+idB+`","delay":600,"state":"met","job_state":"RUNNING","detail":"d"},
@@ -223,7 +223,7 @@ func TestShowDependencies(t *testing.T) {
 		r := f.muster(verb, idA)
 		for _, want := range []string{"depends on", "afterok:" + idB + " waiting: RUNNING", "after:" + idB + "+10 met: RUNNING, d", "afterany:" + idB + " never\n"} {
 			if !strings.Contains(r.stdout, want) {
-				t.Errorf("%s: no %q in\n%s%s", verb, want, r.stdout, r.err)
+				t.Errorf("%s: want %q, got\n%s%s", verb, want, r.stdout, r.err)
 			}
 		}
 	}

@@ -1,6 +1,6 @@
 package main
 
-// Errors are one line, and no prefix of it is there twice.
+// Errors are one line, and have no prefix twice.
 
 import (
 	"net/http"
@@ -13,10 +13,10 @@ import (
 func checkError(t *testing.T, line, text string) {
 	t.Helper()
 	if !strings.HasPrefix(text, "muster: ") || strings.Count(text, "\n") != 1 || !strings.HasSuffix(text, "\n") {
-		t.Errorf("muster %s: %q is not one line of muster", line, text)
+		t.Errorf("muster %s: got %q, want one line of muster", line, text)
 	}
 	if word := doubled(text); word != "" {
-		t.Errorf("muster %s: the prefix %q is there twice: %q", line, word, text)
+		t.Errorf("muster %s: the prefix %q is there twice: got %q, want an empty text", line, word, text)
 	}
 }
 
@@ -37,13 +37,13 @@ func doubled(text string) string {
 	return ""
 }
 
-func TestDoubledPrefixes(t *testing.T) {
+func TestDoubledPrefixIsFound(t *testing.T) {
 	for text, want := range map[string]string{
 		"muster: submit: submit: no": "submit", "muster: api: muster: no": "muster", "muster: job a: not found": "", "muster: no": "",
 		"muster: want name: x; see name: y": "", "muster: not found: job 1: not found: gone": "not found", "muster: \"a: a: b\": no": "",
 	} {
 		if got := doubled(text); got != want {
-			t.Errorf("%q: %q, want %q", text, got, want)
+			t.Errorf("%q: got %q, want %q", text, got, want)
 		}
 	}
 }
@@ -83,7 +83,7 @@ func TestErrorsAreOneLine(t *testing.T) {
 			line = strings.ReplaceAll(line, "ID", idA)
 			r := f.muster(strings.Fields(line)...)
 			if r.code == 0 {
-				t.Errorf("muster %s: a daemon that %s, and exit 0: %q, %q", line, name, r.stdout, r.err)
+				t.Errorf("muster %s: a daemon that %s: exit 0, want another: %q, %q", line, name, r.stdout, r.err)
 				continue
 			}
 			text := r.err
@@ -95,10 +95,10 @@ func TestErrorsAreOneLine(t *testing.T) {
 	}
 }
 
-// What several arguments have in common is said once.
-func TestSameErrorOnce(t *testing.T) {
+// An error that several arguments have in common is printed once.
+func TestSameErrorIsPrintedOnce(t *testing.T) {
 	f := newFake(t, map[string]http.HandlerFunc{"GET /v1/jobs/" + idA: problem(http.StatusForbidden, "denied", `"detail": "not allowed here"`)})
 	if r := f.muster("cancel", idA, idA); r.code != 1 || r.err != "muster: not allowed here\n" {
-		t.Errorf("exit %d, %q", r.code, r.err)
+		t.Errorf("exit %d, %q, want 1 and one line", r.code, r.err)
 	}
 }

@@ -15,7 +15,7 @@ func documents(t *testing.T) map[string]string {
 	t.Helper()
 	names, err := filepath.Glob("../../docs/*.md")
 	if err != nil || len(names) < 10 {
-		t.Fatalf("%d pages, %v", len(names), err)
+		t.Fatalf("got %d pages, %v, want at least 10", len(names), err)
 	}
 	all := map[string]string{}
 	for _, name := range append(names, "../../README.md") {
@@ -28,7 +28,7 @@ func documents(t *testing.T) map[string]string {
 	return all
 }
 
-// printsNoTable reports whether a listing with this word prints something else than a table with the usual columns.
+// printsNoTable reports whether a listing with this word prints something other than a table with the usual columns.
 func printsNoTable(word string) bool {
 	return slices.Contains([]string{"-q", "-o", "--json", "--jsonl", "--format", "-w"}, word)
 }
@@ -47,8 +47,8 @@ func typed(line string) (words []string) {
 	return words
 }
 
-// Each command in the documents has a verb and flags that there are.
-func TestCommandsInDocuments(t *testing.T) {
+// Each command in the documents has a verb and flags that exist.
+func TestCommandsInDocumentsExist(t *testing.T) {
 	inLine := regexp.MustCompile("`(?:[A-Z_]+=\\S+ )*(?:sudo )?(?:bin/)?muster ([a-z][^`]*[^` ])`")
 	onLine := regexp.MustCompile(`^(?:\$ )?(?:\w+=\S+ )*(?:sudo )?(?:bin/)?muster ([a-z].*)$`)
 	app, found := newApp(streams{}), 0
@@ -82,12 +82,12 @@ func TestCommandsInDocuments(t *testing.T) {
 		}
 	}
 	if found < 200 {
-		t.Errorf("only %d commands were found", found)
+		t.Errorf("got %d commands, want at least 200", found)
 	}
 }
 
-// The screens of listings in the documents have the columns that the listings have.
-func TestScreensOfListings(t *testing.T) {
+// The screens of listings in the documents have the columns of the listings.
+func TestScreensInDocumentsHaveTheColumns(t *testing.T) {
 	empty := answer(http.StatusOK, `{"items":[]}`)
 	f := newFake(t, map[string]http.HandlerFunc{
 		"GET /v1/stats": answer(http.StatusOK, `{"waits":null}`), "GET /v1/jobs": empty, "GET /v1/nodes": empty, "GET /v1/gpus": empty, "GET /v1/peers": empty, "GET /v1/users": empty, "GET /v1/audit": empty,
@@ -105,14 +105,14 @@ func TestScreensOfListings(t *testing.T) {
 			}
 			r := f.muster(args...)
 			if want := strings.Fields(r.stdout); r.code != 0 || !slices.Equal(strings.Fields(lines[i+1]), want) {
-				t.Errorf("%s:%d: %s: the columns are %q, not %q (exit %d, %s)", file, i+2, line, want, lines[i+1], r.code, r.err)
+				t.Errorf("%s:%d: %s: got the columns %q, want %q (exit %d, %s)", file, i+2, line, lines[i+1], want, r.code, r.err)
 			}
 			for _, row := range lines[i+1:] {
 				if row == "```" || strings.HasPrefix(row, "$ ") {
 					break
 				}
 				if strings.Contains(row, "h0m0s") || strings.Contains(row, "(simulated)") {
-					t.Errorf("%s: %q is written as it was before", file, row)
+					t.Errorf("%s: got %q, want the present format", file, row)
 				}
 			}
 			found[args[0]]++

@@ -1,6 +1,6 @@
 package main
 
-// What the service tells the service manager over its socket.
+// The messages of the service to the service manager over its socket.
 
 import (
 	"bytes"
@@ -48,7 +48,7 @@ func newManager(t *testing.T) manager {
 	return manager{t, conn}
 }
 
-// next returns the oldest unread message, empty if there is none. A datagram has arrived when its sender continues.
+// next returns the oldest unread message, empty if there is none. A datagram has arrived when its sender goes on.
 func (m manager) next() string {
 	m.t.Helper()
 	raw, err := m.conn.SyscallConn()
@@ -75,34 +75,34 @@ func TestWatchdogHearsOfAHealthyDaemonOnly(t *testing.T) {
 	s := service{level: new(slog.LevelVar), log: slog.New(slog.NewTextHandler(&log, nil))}
 	s.beat(t.Context())
 	if got := m.next(); got != "" {
-		t.Errorf("before the start: %q", got)
+		t.Errorf("before the start: got %q, want an empty text", got)
 	}
 	s.takes(t.Context(), n)
 	if got := m.next(); got != "READY=1\nSTATUS=all is well" {
-		t.Errorf("at the start: %q", got)
+		t.Errorf("at the start: got %q, want %q", got, "READY=1\nSTATUS=all is well")
 	}
 	s.beat(t.Context())
 	if got := m.next(); got != "WATCHDOG=1\nSTATUS=all is well" {
-		t.Errorf("healthy: %q", got)
+		t.Errorf("healthy: got %q, want %q", got, "WATCHDOG=1\nSTATUS=all is well")
 	}
 	n.health = errors.New("journal: it hangs")
 	s.beat(t.Context())
 	if got := m.next(); got != "" || !strings.Contains(log.String(), "journal: it hangs") {
-		t.Errorf("not healthy: %q, log %q", got, log.String())
+		t.Errorf("not healthy: got %q, log %q, want no message and the reason in the log", got, log.String())
 	}
 	s.node, s.absent = nil, time.Now()
 	s.beat(t.Context())
 	if got := m.next(); got != "WATCHDOG=1" {
-		t.Errorf("while it joins another cluster: %q", got)
+		t.Errorf("while it joins another cluster: got %q, want %q", got, "WATCHDOG=1")
 	}
 	s.absent = time.Now().Add(-rebuildMost)
 	s.beat(t.Context())
 	if got := m.next(); got != "" {
-		t.Errorf("too long: %q", got)
+		t.Errorf("after too long: got %q, want an empty text", got)
 	}
 }
 
-func TestReload(t *testing.T) {
+func TestReloadAppliesLiveSettings(t *testing.T) {
 	m := newManager(t)
 	var log bytes.Buffer
 	cfg := func(change func(*daemonConfig)) daemonConfig {
@@ -117,7 +117,7 @@ func TestReload(t *testing.T) {
 	s := service{level: new(slog.LevelVar), log: slog.New(slog.NewTextHandler(&log, nil)), cfg: cfg(func(*daemonConfig) {})}
 	s.reload(t.Context())
 	if got := m.next(); got != "" || !strings.Contains(log.String(), "the daemon is starting") {
-		t.Errorf("before the start: %q, %q", got, log.String())
+		t.Errorf("before the start: got %q, %q, want no message and a warning", got, log.String())
 	}
 	s.node = n
 	reload := func(c daemonConfig, err error) string {
@@ -126,10 +126,10 @@ func TestReload(t *testing.T) {
 		s.reread = func() (daemonConfig, error) { return c, err }
 		s.reload(t.Context())
 		if got := m.next(); !strings.HasPrefix(got, "RELOADING=1\nMONOTONIC_USEC=") {
-			t.Errorf("first word %q", got)
+			t.Errorf("first message: got %q, want RELOADING=1 with a time", got)
 		}
 		if got := m.next(); got != "READY=1" {
-			t.Errorf("second word %q", got)
+			t.Errorf("second message: got %q, want %q", got, "READY=1")
 		}
 		return log.String()
 	}
@@ -137,20 +137,20 @@ func TestReload(t *testing.T) {
 		c.Labels, c.Bootstrap, c.LogLevel, c.Name = map[string]string{"rack": "r2"}, nil, "debug", "ben"
 	}), nil)
 	if n.cfg.Labels["rack"] != "r2" || n.cfg.Bootstrap != nil || s.level.Level() != slog.LevelDebug || n.cfg.Name != "amy" {
-		t.Errorf("reloaded %+v at level %s", n.cfg, s.level.Level())
+		t.Errorf("reloaded %+v at level %s, want the labels and the level, and the old name", n.cfg, s.level.Level())
 	}
 	if strings.Count(said, "needs a restart") != 1 || !strings.Contains(said, "setting=name") || !strings.Contains(said, `changed="[bootstrap label log-level]"`) {
-		t.Errorf("log: %s", said)
+		t.Errorf("log: got %s, want one line about the restart and the changed settings", said)
 	}
 	before := s.cfg
 	if said := reload(daemonConfig{}, errors.New("c.yaml:3: no such setting")); !strings.Contains(said, "not reloaded") || !strings.Contains(said, "c.yaml:3") {
-		t.Errorf("a broken file: %s", said)
+		t.Errorf("a broken file: got %s, want that it was not reloaded, with the line", said)
 	}
 	if s.cfg.LogLevel != before.LogLevel || s.level.Level() != slog.LevelDebug || n.cfg.Labels["rack"] != "r2" {
-		t.Errorf("a broken file changed %+v", s.cfg)
+		t.Errorf("a broken file changed the settings: got %+v", s.cfg)
 	}
 	n.refuse = errors.New("token file: gone")
 	if said := reload(before, nil); !strings.Contains(said, "token file: gone") {
-		t.Errorf("a refusal: %s", said)
+		t.Errorf("a refusal: got %s, want a text with %q", said, "token file: gone")
 	}
 }

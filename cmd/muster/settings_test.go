@@ -1,6 +1,6 @@
 package main
 
-// The daemon's settings: the precedence of the sources, and what is refused.
+// The daemon's settings: the precedence of their sources, and invalid ones.
 
 import (
 	"os"
@@ -39,7 +39,7 @@ func TestReloadsAreDocumented(t *testing.T) {
 	}
 }
 
-func TestSettingsPrecedence(t *testing.T) {
+func TestSettingsHaveAPrecedence(t *testing.T) {
 	alone(t)
 	file := configFile(t, "# a comment\nname: file\nsocket: /file\ngpus: none\ncpus: 2\nmemory: 8GiB # half\nlabel: {rack: r1, zone: 'b'}\nlisten: [/ip4/0.0.0.0/tcp/1, /ip4/0.0.0.0/tcp/2]\nno-worker: true\nhttp:\nlog-level: warn\n")
 	t.Setenv("MUSTER_CONFIG", file)
@@ -51,7 +51,7 @@ func TestSettingsPrecedence(t *testing.T) {
 	t.Setenv("MUSTER_BOOTSTRAP", aDaemon)
 	r := program(t.Context(), "", "config", "show", "--name", "flag", "--allow-root", "--data-dir=/d")
 	if r.code != 0 {
-		t.Fatalf("exit %d: %s", r.code, r.err)
+		t.Fatalf("exit %d, want 0: %s", r.code, r.err)
 	}
 	want := strings.ReplaceAll(`SETTING       VALUE                                    ORIGIN
 data-dir      /d                                       flag
@@ -107,20 +107,20 @@ log-format    text                                     default
 `, "FILE", file)
 	spaces := regexp.MustCompile(` +`)
 	if got, want := spaces.ReplaceAllString(r.stdout, "\t"), spaces.ReplaceAllString(want, "\t"); got != want {
-		t.Errorf("config show:\n%s\nwant\n%s", got, want)
+		t.Errorf("config show: got\n%s\nwant\n%s", got, want)
 	}
 	if r := program(t.Context(), "", "config", "show", "--json"); r.code != 0 || !strings.Contains(r.stdout, `"file": "`+file+`"`) || strings.Contains(r.stdout, "secret") {
-		t.Errorf("config show --json: exit %d, %s", r.code, r.stdout)
+		t.Errorf("config show --json: exit %d, %s, want 0 with the file and without the secret", r.code, r.stdout)
 	}
 	if r := program(t.Context(), "", "--socket", "/flag", "config", "show"); !regexp.MustCompile(`socket +/flag +flag`).MatchString(r.stdout) {
-		t.Errorf("--socket before the verb: %s", r.stdout)
+		t.Errorf("--socket before the verb: got %s, want the flag", r.stdout)
 	}
 	if r := program(t.Context(), "", "config", "validate"); r.code != 0 || r.stdout != "the configuration is valid\n" {
-		t.Errorf("config validate: exit %d, %q %q", r.code, r.stdout, r.err)
+		t.Errorf("config validate: exit %d, %q %q, want 0, valid", r.code, r.stdout, r.err)
 	}
 }
 
-func TestBadSettings(t *testing.T) {
+func TestInvalidSettingsAreRefused(t *testing.T) {
 	alone(t)
 	for text, want := range map[string]string{
 		"name: a\n\nbogus: 1\n":               ":3: no such setting: \"bogus\"",
@@ -164,19 +164,19 @@ func TestBadSettings(t *testing.T) {
 	}
 	r := program(t.Context(), "", "config", "validate", "--json", configFile(t, "cpus: x\n"))
 	if r.code != 2 || !strings.Contains(r.stdout, `"valid": false`) || !strings.Contains(r.stdout, `:1): \"x\"`) {
-		t.Errorf("validate --json: exit %d, %s", r.code, r.stdout)
+		t.Errorf("validate --json: exit %d, %s, want 2 and the line", r.code, r.stdout)
 	}
 	for _, text := range []string{"", "# only a comment\n", "---\n", "name: \"a\"\n---\ncpus: 0\n"} {
 		if r := program(t.Context(), "", "config", "validate", "--config", configFile(t, text)); r.code != 0 {
-			t.Errorf("%q: exit %d, %s", text, r.code, r.err)
+			t.Errorf("%q: exit %d, %s, want exit 0", text, r.code, r.err)
 		}
 	}
 	if r := program(t.Context(), "", "daemon", "--config", "/nowhere"); r.code != 2 || r.err != "muster: config file /nowhere: no such file or directory\n" {
-		t.Errorf("a file that is not there: exit %d, %q", r.code, r.err)
+		t.Errorf("a missing file: exit %d, %q, want 2 and the path", r.code, r.err)
 	}
 	t.Setenv("MUSTER_CPUS", "x")
 	if r := program(t.Context(), "", "doctor"); r.code != 2 || !strings.Contains(r.err, "cpus (from environment): \"x\"") {
-		t.Errorf("environment: exit %d, %q", r.code, r.err)
+		t.Errorf("environment: exit %d, %q, want exit 2 and stderr with %q", r.code, r.err, "cpus (from environment): \"x\"")
 	}
 }
 

@@ -17,7 +17,8 @@ func partialDoc(silent []string, jobs ...string) string {
 	return strings.Replace(jobsDoc(jobs...), `"partial":[]`, fmt.Sprintf(`"partial":["%s"]`, strings.Join(silent, `","`)), 1)
 }
 
-// A member that does not answer keeps no verb from the jobs of the others. One line names it, and says what to do.
+// A member that does not answer does not keep a verb from the jobs of the others. One line names it, and says what to
+// do.
 func TestSilentMemberKeepsNoVerbFromAllOthers(t *testing.T) {
 	for _, verb := range []string{"cancel", "hold", "release", "requeue"} {
 		var mu sync.Mutex
@@ -33,16 +34,17 @@ func TestSilentMemberKeepsNoVerbFromAllOthers(t *testing.T) {
 		})
 		r := f.muster(verb, "all")
 		if want := "muster: all jobs: ben did not answer, so jobs accepted there are left out: "; r.code != 1 || !strings.HasPrefix(r.err, want) || strings.Count(r.err, "\n") != 1 || !strings.Contains(r.err, "`muster peers --revoke ben`") {
-			t.Errorf("%s all: exit %d, %q", verb, r.code, r.err)
+			t.Errorf("%s all: exit %d, %q, want 1 and one line about ben", verb, r.code, r.err)
 		}
 		if !slices.Equal(changed, []string{idA, idB}) {
-			t.Errorf("%s all: changed %v", verb, changed)
+			t.Errorf("%s all: changed %v, want %q", verb, changed, []string{idA, idB})
 		}
 	}
 }
 
-// wait all says at once who is silent, waits for the jobs of the others, and does not claim that all have ended well.
-func TestWaitForAllButThoseOfASilentMember(t *testing.T) {
+// wait all says at once which members are silent, waits for the jobs of the others, and does not claim that all have
+// succeeded.
+func TestWaitForAllNamesSilentMembers(t *testing.T) {
 	silent := []string{"a", "b", "c", "d", "e", "f", "g"}
 	for state, code := range map[string]int{"SUCCEEDED": 125, "FAILED": 7} {
 		ended := jobDoc(idA, state, fmt.Sprintf(`,"exit_code":%d`, code%125))
@@ -52,12 +54,13 @@ func TestWaitForAllButThoseOfASilentMember(t *testing.T) {
 			"GET /v1/events":      events(ended),
 		})
 		if r := f.muster("wait", "all"); r.code != code || !strings.HasPrefix(r.err, "muster: all jobs: a, b, c, d, e and 2 more did not answer, ") || strings.Count(r.err, "\n") != 1 {
-			t.Errorf("wait all, of which one is %s: exit %d, %q", state, r.code, r.err)
+			t.Errorf("wait all, of which one is %s: exit %d, %q, want %d and one line with the silent members", state, r.code, r.err, code)
 		}
 	}
 }
 
-// A member that lists jobs and then does not answer holds up no other. After the first of its jobs the rest is not tried.
+// A member that lists jobs and then does not answer delays no other. After the first of its jobs the others are not
+// tried.
 func TestOwnerThatDoesNotAnswerHoldsUpNoOther(t *testing.T) {
 	evil := func(id string) string {
 		return strings.NewReplacer("12D3KooWOwner", "12D3KooWEvil", `"owner_name":"n1"`, `"owner_name":"evil"`).Replace(jobDoc(id, "RUNNING", ""))
@@ -76,6 +79,6 @@ func TestOwnerThatDoesNotAnswerHoldsUpNoOther(t *testing.T) {
 	})
 	r := f.muster("cancel", "all")
 	if r.code != 1 || r.err != "muster: cancel "+idA+": evil did not answer; 1 more job of evil not tried\n" {
-		t.Errorf("exit %d, %q", r.code, r.err)
+		t.Errorf("exit %d, %q, want 1 and one line about the jobs of evil", r.code, r.err)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// The same seed prints the same bytes: summary, JSON and log. A log has the lines of the public form.
-func TestSimulate(t *testing.T) {
+// The same seed prints the same bytes: summary, JSON and log. A log has the lines of the published format.
+func TestSimulationIsDeterministic(t *testing.T) {
 	alone(t)
 	dir := t.TempDir()
 	line := func(more ...string) []string {
@@ -26,7 +26,7 @@ func TestSimulate(t *testing.T) {
 		log := filepath.Join(dir, "log.jsonl")
 		r := program(t.Context(), "", line("--out", log, "--report", filepath.Join(dir, "r.html"))...)
 		if r.code != 0 || r.err != "" {
-			t.Fatalf("exit %d, %s", r.code, r.err)
+			t.Fatalf("exit %d, %s, want 0", r.code, r.err)
 		}
 		text, err := os.ReadFile(log)
 		if err != nil {
@@ -35,24 +35,24 @@ func TestSimulate(t *testing.T) {
 		outs[i], logs[i] = r.stdout, string(text)
 	}
 	if outs[0] != outs[1] || logs[0] != logs[1] {
-		t.Error("the second run is another one")
+		t.Error("the second run differs from the first")
 	}
 	for _, want := range []string{"8 machines", "32 GPUs", "60 jobs", "muster, frag", "greedy, best-fit", "easy, best-fit", "leaf-spine of 2 spines and 2 leaves"} {
 		if !strings.Contains(outs[0], want) {
-			t.Errorf("no %q in\n%s", want, outs[0])
+			t.Errorf("want %q, got\n%s", want, outs[0])
 		}
 	}
 	for l := range strings.Lines(outs[0]) {
 		if len([]rune(l)) > 81 {
-			t.Errorf("a line of %d characters: %s", len([]rune(l)), l)
+			t.Errorf("got a line of %d characters, want at most 81: %s", len([]rune(l)), l)
 		}
 	}
 	starts, ends := strings.Count(logs[0], `"event":"start"`), strings.Count(logs[0], `"event":"finish"`)
 	if starts < 60 || ends != 60 {
-		t.Errorf("%d starts and %d ends of 60 jobs", starts, ends)
+		t.Errorf("got %d starts and %d ends of 60 jobs, want at least 60 and 60", starts, ends)
 	}
 	if page, err := os.ReadFile(filepath.Join(dir, "r.html")); err != nil || !strings.Contains(string(page), "<svg") {
-		t.Errorf("the page has no picture: %v", err)
+		t.Errorf("the page has no picture: got %v, want string(page) with %q", err, "<svg")
 	}
 	r := program(t.Context(), "", line("--json", "--gates")...)
 	var doc struct {
@@ -61,7 +61,7 @@ func TestSimulate(t *testing.T) {
 		Gates  []json.RawMessage `json:"gates"`
 	}
 	if err := json.Unmarshal([]byte(r.stdout), &doc); err != nil || doc.Schema != "muster.simulation/v1" || len(doc.Runs) != 3 || len(doc.Gates) == 0 {
-		t.Errorf("%v: %.200s", err, r.stdout)
+		t.Errorf("got %v: %.200s, want 3 runs with gates", err, r.stdout)
 	}
 	for _, name := range []string{"a.json", "b.json"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(r.stdout), 0o600); err != nil {
@@ -70,12 +70,13 @@ func TestSimulate(t *testing.T) {
 	}
 	r = program(t.Context(), "", "simulate", "--compare", filepath.Join(dir, "a.json"), filepath.Join(dir, "b.json"))
 	if r.code != 0 || !strings.Contains(r.stdout, "mean wait") && !strings.Contains(r.stdout, "wait, mean") {
-		t.Errorf("exit %d: %s%s", r.code, r.stdout, r.err)
+		t.Errorf("exit %d: got %s%s, want 0 and the mean wait", r.code, r.stdout, r.err)
 	}
 }
 
-// How schedulers hear of what is free is in the summary and in the JSON. A wrong way is refused in one line.
-func TestSimulateInformation(t *testing.T) {
+// The way in which schedulers learn of free capacity is in the summary and in the JSON. An unknown way is refused in
+// one line.
+func TestSimulationReportsHowNewsTravels(t *testing.T) {
 	alone(t)
 	line := func(more ...string) []string {
 		return append([]string{
@@ -86,7 +87,7 @@ func TestSimulateInformation(t *testing.T) {
 	r := program(t.Context(), "", line("--information", "mst", "--stale", "1s")...)
 	for _, want := range []string{"information mst · stale 1s", "news by gossip-mst", "on each link", "what is believed is", "99% of the hosts know after", "offers were declined"} {
 		if !strings.Contains(r.stdout, want) {
-			t.Errorf("exit %d, no %q in\n%s%s", r.code, want, r.stdout, r.err)
+			t.Errorf("exit %d, want %q, got\n%s%s", r.code, want, r.stdout, r.err)
 		}
 	}
 	r = program(t.Context(), "", line("--information", "dht", "--json")...)
@@ -94,15 +95,15 @@ func TestSimulateInformation(t *testing.T) {
 		Information map[string]any `json:"information"`
 	}
 	if err := json.Unmarshal([]byte(r.stdout), &doc); err != nil || doc.Information["way"] != "dht" || doc.Information["offers"] == nil || doc.Information["bytes_per_link"] == 0.0 {
-		t.Errorf("%v: %v", err, doc.Information)
+		t.Errorf("got %v: %v, want the figures of dht", err, doc.Information)
 	}
 	r = program(t.Context(), "", line("--json")...)
 	if !strings.Contains(r.stdout, `"way":"sessions"`) || strings.Contains(r.stdout, `"offers"`) {
-		t.Errorf("without a flag there are figures of news: %.300s", r.stdout)
+		t.Errorf("without a flag: got %.300s, want no figures of news", r.stdout)
 	}
 	r = program(t.Context(), "", "simulate", "--machines", "1x8xT4,64cpu,256GiB", "--arrivals", "a.csv", "--stale", "1s")
 	if r.code != 2 || !strings.Contains(r.err, "--stale: the placement experiment") {
-		t.Errorf("exit %d: %s", r.code, r.err)
+		t.Errorf("exit %d: got %s, want exit 2 and stderr with %q", r.code, r.err, "--stale: the placement experiment")
 	}
 	for want, more := range map[string][]string{
 		`simulate: --information "pigeons": want sessions, random, mst, optimised or dht`: {"--information", "pigeons"},
@@ -110,13 +111,13 @@ func TestSimulateInformation(t *testing.T) {
 	} {
 		r := program(t.Context(), "", line(more...)...)
 		if r.code != 2 || !strings.Contains(r.err, want) || strings.Count(r.err, "\n") != 1 {
-			t.Errorf("exit %d: %s", r.code, r.err)
+			t.Errorf("exit %d: got %s, want exit 2, stderr with %q and one line on stderr", r.code, r.err, want)
 		}
 	}
 }
 
 // The placement experiment writes a line for each arrival.
-func TestSimulatePlacement(t *testing.T) {
+func TestPlacementExperimentWritesALinePerArrival(t *testing.T) {
 	alone(t)
 	dir := t.TempDir()
 	arrivals := filepath.Join(dir, "arrivals.csv")
@@ -127,22 +128,22 @@ func TestSimulatePlacement(t *testing.T) {
 	log := filepath.Join(dir, "log.jsonl")
 	r := program(t.Context(), "", "simulate", "--machines", "1x8xT4,64cpu,256GiB", "--arrivals", arrivals, "--out", log)
 	if r.code != 0 || !strings.Contains(r.stdout, "FGD") {
-		t.Fatalf("exit %d: %s%s", r.code, r.stdout, r.err)
+		t.Fatalf("exit %d: got %s%s, want exit 0 and stdout with %q", r.code, r.stdout, r.err, "FGD")
 	}
 	got, err := os.ReadFile(log)
 	want := `{"pod":"a","node":"host-00000","gpus":[0],"milli":500}` + "\n" + `{"pod":"b","node":"host-00000","gpus":[1],"milli":1000}` + "\n" + `{"pod":"c","rejected":true}` + "\n"
 	if err != nil || string(got) != want {
-		t.Errorf("%v\n%s", err, got)
+		t.Errorf("got %v\n%s\nwant\n%s", err, got, want)
 	}
 	r = program(t.Context(), "", "simulate", "--machines", "1x8xT4,64cpu,256GiB", "--arrivals", arrivals, "--fail", "1%/h")
 	if r.code != 2 || !strings.Contains(r.err, "--fail: the placement experiment") {
-		t.Errorf("exit %d: %s", r.code, r.err)
+		t.Errorf("exit %d: got %s, want exit 2 and stderr with %q", r.code, r.err, "--fail: the placement experiment")
 	}
 }
 
-// With tables as arguments the gates of placement are printed, each by its name, as met or missed. The same seeds print the
+// With tables as arguments each gate of placement is printed with its name, as met or missed. The same seeds print the
 // same.
-func TestSimulatePlacementGates(t *testing.T) {
+func TestPlacementExperimentPrintsItsGates(t *testing.T) {
 	alone(t)
 	dir := t.TempDir()
 	write := func(name string, shares int) string {
@@ -171,7 +172,7 @@ func TestSimulatePlacementGates(t *testing.T) {
 	}
 	r := program(t.Context(), "", args...)
 	if r.code != 0 {
-		t.Fatalf("exit %d: %s", r.code, r.err)
+		t.Fatalf("exit %d, want 0: %s", r.code, r.err)
 	}
 	for _, name := range []string{
 		"frag on every table", "frag in the mean", "frag in the mean, stretch", "frag where a third is pinned to models", "pack on every table",
@@ -179,16 +180,16 @@ func TestSimulatePlacementGates(t *testing.T) {
 		"topology of 64 candidates",
 	} {
 		if !regexp.MustCompile(`(?m)^(met   |MISSED)  ` + regexp.QuoteMeta(name) + ` .*points.*aim: `).MatchString(r.stdout) {
-			t.Errorf("no line for the gate %q:\n%s", name, r.stdout)
+			t.Errorf("want a line for the gate %q, got\n%s", name, r.stdout)
 		}
 	}
 	for _, table := range []string{"few", "many", "few-pinned", "many-pinned"} {
 		if !strings.Contains(r.stdout, "\n| "+table+" |") {
-			t.Errorf("no row for the table %s:\n%s", table, r.stdout)
+			t.Errorf("want a row for the table %s, got\n%s", table, r.stdout)
 		}
 	}
 	if again := program(t.Context(), "", args...); again.stdout != r.stdout {
-		t.Errorf("the second time it prints\n%s\ninstead of\n%s", again.stdout, r.stdout)
+		t.Errorf("the second time: got\n%s\nwant\n%s", again.stdout, r.stdout)
 	}
 	for _, c := range [][2]string{{"--policy=frag", "--policy: with tables"}, {"--seeds=0", "--seeds 0"}, {"--gates=true", "none.csv"}} {
 		r := program(t.Context(), "", "simulate", "--machines", "4x8xT4,96cpu,384GiB", "--gates", c[0], filepath.Join(dir, "none.csv"))

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Parts of a listing, and jobs by their names.
-func TestPartsOfAListing(t *testing.T) {
+// Parts of a listing, and jobs by name.
+func TestListingIsSelectedByNameAndTime(t *testing.T) {
 	at := func(id, name, submitted string) string {
 		return strings.NewReplacer(`"2026-01-02T03:04:05Z"`, `"`+submitted+`"`, `"name":"train"`, `"name":"`+name+`"`).Replace(jobDoc(id, "RUNNING", ""))
 	}
@@ -35,15 +35,15 @@ func TestPartsOfAListing(t *testing.T) {
 		"jobs -q --since 1h": idB + "\n", "jobs -q --since 2026-01-01": idB + "\n" + idA + "\n", "jobs -q --since 2026-01-03T00:00:00Z": idB + "\n",
 	} {
 		if r := f.muster(strings.Fields(line)...); r.code != 0 || r.stdout != want {
-			t.Errorf("%s: exit %d, %q, %q", line, r.code, r.stdout, r.err)
+			t.Errorf("%s: exit %d, %q, %q, want 0, %q", line, r.code, r.stdout, r.err, want)
 		}
 	}
 	queries = nil
 	if r := f.muster("jobs", "--me"); r.code != 0 || !strings.Contains(queries[0], "mine=true") {
-		t.Errorf("--me: exit %d, asked %q", r.code, queries)
+		t.Errorf("--me: exit %d, asked %q, want 0, mine=true", r.code, queries)
 	}
 	if r := f.muster("show", "train.sh"); r.code != 0 || !strings.HasPrefix(r.stdout, "job        "+idA+"\nname       train.sh\n") {
-		t.Errorf("show by name: exit %d, %q, %q", r.code, r.stdout, r.err)
+		t.Errorf("show by name: exit %d, %q, %q, want 0 and the job", r.code, r.stdout, r.err)
 	}
 	for line, says := range map[string]string{
 		"show eval":          "job \"eval\": this is the name of " + idB + " " + idA + "; give an id",
@@ -53,10 +53,10 @@ func TestPartsOfAListing(t *testing.T) {
 		"jobs --me --user x": "--me: not with --user",
 	} {
 		if r := f.muster(strings.Fields(line)...); r.code == 0 || !strings.Contains(r.err, says) || strings.Count(r.err, "\n") != 1 {
-			t.Errorf("%s: exit %d, %q", line, r.code, r.err)
+			t.Errorf("%s: exit %d, %q, want an error in one line with %q", line, r.code, r.err, says)
 		}
 	}
 	if at, err := sinceOf("08:00", time.Date(2026, 1, 2, 7, 0, 0, 0, time.UTC)); err != nil || !at.Equal(time.Date(2026, 1, 1, 8, 0, 0, 0, time.UTC)) {
-		t.Errorf("since 08:00 at 07:00 is %v, %v", at, err)
+		t.Errorf("since 08:00 at 07:00: got %v, %v, want 08:00 of the day before", at, err)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// slurmScript is what becomes of a script.
+// slurmScript is the expected result of a script.
 type slurmScript struct {
 	args     string        // further arguments of submit
 	after    string        // arguments of the script
@@ -151,14 +151,14 @@ var slurmScripts = map[string]slurmScript{
 	"time_bad.sh":     {refused: `time_bad.sh:3: --time: "one-hour": want minutes, H:M:S or D-H:M:S`},
 }
 
-func TestSlurmScripts(t *testing.T) {
+func TestSlurmScriptsBecomeJobs(t *testing.T) {
 	files, err := filepath.Glob("testdata/slurm/*.sh")
 	if err != nil || len(files) < 20 {
-		t.Fatalf("%d scripts, %v", len(files), err)
+		t.Fatalf("got %d scripts, %v, want at least 20", len(files), err)
 	}
 	for _, path := range files {
 		if _, told := slurmScripts[filepath.Base(path)]; !told {
-			t.Errorf("the table does not say what becomes of %s", path)
+			t.Errorf("the table has no row for %s", path)
 		}
 	}
 	here, err := os.Getwd()
@@ -173,19 +173,19 @@ func TestSlurmScripts(t *testing.T) {
 		r := in.muster(args...)
 		if want.refused != "" {
 			if lines := strings.Split(strings.TrimSuffix(r.err, "\n"), "\n"); r.code != 2 || !strings.Contains(lines[len(lines)-1], want.refused) || len(lines) != 1+len(want.warnings) {
-				t.Errorf("%s: exit %d, %q; want it refused with %q", name, r.code, r.err, want.refused)
+				t.Errorf("%s: exit %d, %q; want 2 with %q", name, r.code, r.err, want.refused)
 			}
 			continue
 		}
 		if r.code != 0 {
-			t.Errorf("%s: exit %d, %q", name, r.code, r.err)
+			t.Errorf("%s: exit %d, %q, want exit 0", name, r.code, r.err)
 			continue
 		}
 		checkWarnings(t, name, r.err, want.warnings)
 		spec := in.specs[len(in.specs)-1]
 		text, err := os.ReadFile(path)
 		if err != nil || spec.Script != string(text) {
-			t.Errorf("%s: the script is %q, %v", name, spec.Script, err)
+			t.Errorf("%s: got the script %q, %v, want its text", name, spec.Script, err)
 		}
 		if want.begin > 0 && spec.Begin != nil && time.Until(*spec.Begin).Round(time.Minute) == want.begin {
 			spec.Begin = nil
@@ -199,7 +199,7 @@ func TestSlurmScripts(t *testing.T) {
 			becomes.SubmitDir = ""
 		}
 		if !reflect.DeepEqual(spec, becomes) {
-			t.Errorf("%s becomes\n%+v, want\n%+v", name, spec, becomes)
+			t.Errorf("%s: got\n%+v, want\n%+v", name, spec, becomes)
 		}
 	}
 }
@@ -208,18 +208,18 @@ func checkWarnings(t *testing.T, name, text string, want []string) {
 	t.Helper()
 	lines := slices.Collect(strings.Lines(text))
 	if len(lines) != len(want) {
-		t.Errorf("%s: warnings %q, want %q", name, lines, want)
+		t.Errorf("%s: got warnings %q, want %q", name, lines, want)
 		return
 	}
 	for i, w := range want {
 		if !strings.Contains(lines[i], w) || !strings.Contains(lines[i], "warning: ") {
-			t.Errorf("%s: warning %q, want %q", name, lines[i], w)
+			t.Errorf("%s: got warning %q, want %q", name, lines[i], w)
 		}
 	}
 }
 
-// What depends on several options is refused if it cannot be computed.
-func TestSlurmProducts(t *testing.T) {
+// A value that depends on several options is refused if it cannot be computed.
+func TestSlurmProductsThatOverflowAreRefused(t *testing.T) {
 	for _, l := range []slurmLate{
 		{memPerCPU: 1 << 60},
 		{memPerGPU: 1 << 62},
@@ -228,7 +228,7 @@ func TestSlurmProducts(t *testing.T) {
 	} {
 		r := job.Resources{CPUs: 100, GPUs: 8}
 		if err := l.resources(func(string) bool { return false }, &r, 1); err == nil {
-			t.Errorf("%+v becomes %+v", l, r)
+			t.Errorf("%+v: got %+v, want an error", l, r)
 		}
 	}
 }

@@ -14,8 +14,8 @@ func waitingDoc(id, state, more string) string {
 	return strings.NewReplacer(`"reason":""`, more, `"started_at":"2026-01-02T03:04:06Z","ended_at":"2026-01-02T03:05:07Z",`, "").Replace(jobDoc(id, state, ""))
 }
 
-// jobs --start prints of a job with --begin that it does not start before; a time that is over says nothing.
-func TestStartOfJobsThatBeginLater(t *testing.T) {
+// jobs --start prints the begin time of a job with --begin; a time that has passed is left out.
+func TestListingShowsTheBeginTimeOfJobs(t *testing.T) {
 	over := waitingDoc(idA, "PENDING", `"reason":"Resources","begin_at":"2000-01-02T09:00:00Z"`)
 	later := waitingDoc(idB, "PENDING", `"reason":"BeginTime","begin_at":"2999-01-02T09:00:00Z"`)
 	f := newFake(t, map[string]http.HandlerFunc{
@@ -32,17 +32,17 @@ func TestStartOfJobsThatBeginLater(t *testing.T) {
 		t.Errorf("sorted: exit %d, %q\n%s\nwant\n%s", r.code, r.err, r.stdout, head+b+a)
 	}
 	if r := f.muster("show", idB); !strings.Contains(r.stdout, "starts     2999-01-02 09:00:00 UTC or later\n") {
-		t.Errorf("show: %s %s", r.stdout, r.err)
+		t.Errorf("show: got %s %s, want the time of --begin", r.stdout, r.err)
 	}
 }
 
-// why promises no start to a job that waits for something else than room.
+// why promises no start to a job that waits for something other than capacity.
 func TestWhyPromisesNoStart(t *testing.T) {
 	const begin = `,"begin_at":"2999-01-02T09:00:00Z"`
 	for _, c := range []struct{ state, reason, begin, want string }{
 		{"PENDING", "Resources", "", "starts  unknown\nnow     n1: this host\n"},
 		{"PENDING", "BeginTime", begin, "starts    2999-01-02 09:00:00 UTC or later\nhas room  n1: this host\n"},
-		{"PENDING", "BeginTime", "", "reason    BeginTime\nhas room  n1: this host\n"}, // of a daemon that does not tell the time
+		{"PENDING", "BeginTime", "", "reason    BeginTime\nhas room  n1: this host\n"}, // of a daemon that does not send the time
 		{"PENDING", "Dependency", "", "starts      when its dependencies are met\nhas room    n1: this host\ndepends on  afterok:" + idB + " waiting: RUNNING\n"},
 		{"PENDING", "Dependency", begin, "starts      when its dependencies are met, and not before 2999-01-02 09:00:00 UTC\nhas room    n1: this host\ndepends on  afterok:" + idB + " waiting: RUNNING\n"},
 		{"PENDING", "DependencyNeverSatisfied", "", "starts      never: its dependencies cannot be met\nhas room    n1: this host\ndepends on  afterok:" + idB + " waiting: RUNNING\n"},
@@ -60,16 +60,17 @@ func TestWhyPromisesNoStart(t *testing.T) {
 	}
 }
 
-// alloc names its nodes as listings do.
-func TestNodesOfAnAllocation(t *testing.T) {
+// alloc prints its nodes as listings do.
+func TestAllocPrintsItsNodes(t *testing.T) {
 	a := allocation{job: api.Job{Tasks: []api.Task{{Node: "n3"}, {Node: "n1"}, {Node: "n2"}, {Node: "n2"}, {Node: "big"}}}}
 	if got := a.nodes(); got != "n[1-3],big" {
-		t.Errorf("nodes: %q", got)
+		t.Errorf("got nodes %q, want %q", got, "n[1-3],big")
 	}
 }
 
-// jobs --start says how long jobs waited that have started, apart from the listing. What is not known is left out.
-func TestWaitsOfJobsThatStarted(t *testing.T) {
+// jobs --start prints how long jobs have waited that have started, apart from the listing. Unknown figures are left
+// out.
+func TestListingShowsHowLongJobsWaited(t *testing.T) {
 	const list = `{"schema":"muster.jobs/v1","partial":[],"items":[]}`
 	for stats, want := range map[string]string{
 		`{"partial":[],"waits":{"started":12,"p50":0.4,"p95":95,"longest":7260,"partial":[]}}`:        "muster: the jobs that started in the last hour (12) waited less than 1s (median), 1m35s (95th percentile), at most 2h1m\n",
@@ -83,7 +84,7 @@ func TestWaitsOfJobsThatStarted(t *testing.T) {
 		}
 		for _, form := range []string{"--json", "--jsonl", "-q"} {
 			if r := f.muster("jobs", "--start", form); r.code != 0 || r.err != "" {
-				t.Errorf("%s: exit %d, %q", form, r.code, r.err)
+				t.Errorf("%s: exit %d, %q, want exit 0 and empty stderr", form, r.code, r.err)
 			}
 		}
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// taker returns a daemon that accepts every job and keeps the last.
+// taker returns a daemon that accepts every job and keeps the last one.
 func taker(t *testing.T) (f *fake, last func() job.Spec) {
 	var got []byte
 	f = newFake(t, map[string]http.HandlerFunc{
@@ -35,7 +35,7 @@ func taker(t *testing.T) (f *fake, last func() job.Spec) {
 	}
 }
 
-func TestSubmit(t *testing.T) {
+func TestSubmitReadsCommandLinesScriptsAndFiles(t *testing.T) {
 	f, last := taker(t)
 	t.Chdir(t.TempDir())
 	here, err := os.Getwd()
@@ -114,7 +114,7 @@ func TestSubmit(t *testing.T) {
 		{[]string{"--nodes", "4", "--gpus-per-node", "8", "x"}, "", func(s *job.Spec) {
 			s.Command, s.Name, s.Nodes, s.Resources.GPUs = []string{"x"}, "x", 4, 8
 		}},
-		{[]string{"-F", "gang"}, "", func(s *job.Spec) { // its GPUs are of one task
+		{[]string{"-F", "gang"}, "", func(s *job.Spec) { // the GPUs of a file are those of one task
 			s.Command, s.Nodes, s.TasksPerNode, s.KeepOnBadExit = []string{"x"}, 2, 8, true
 			s.Resources.GPUs = 4
 		}},
@@ -122,7 +122,7 @@ func TestSubmit(t *testing.T) {
 			s.Command, s.Nodes, s.TasksPerNode, s.KeepOnBadExit = []string{"x"}, 2, 8, true
 			s.Resources.GPUs = 1
 		}},
-		{[]string{"-N2", "./script"}, "", func(s *job.Spec) { // the GPUs of the directive are of the whole job
+		{[]string{"-N2", "./script"}, "", func(s *job.Spec) { // the GPUs of a directive are those of the whole job
 			s.Script, s.Name, s.TimeLimit = string(script), "my job", job.Duration(time.Hour)
 			s.Resources.GPUs, s.Resources.GPUModel, s.Nodes = 1, "H100", 2
 		}},
@@ -140,14 +140,14 @@ func TestSubmit(t *testing.T) {
 		c.build(&want)
 		r := f.musterIn(t.Context(), c.in, append([]string{"submit"}, c.args...)...)
 		if r.code != 0 || r.err != "" || r.stdout != idA+"\n" {
-			t.Errorf("submit %q: exit %d, stdout %q, stderr %q", c.args, r.code, r.stdout, r.err)
+			t.Errorf("submit %q: exit %d, stdout %q, stderr %q, want 0 and the id", c.args, r.code, r.stdout, r.err)
 		} else if got := last(); !reflect.DeepEqual(got, want) {
 			t.Errorf("submit %q\n got %+v\nwant %+v", c.args, got, want)
 		}
 	}
 }
 
-func TestDirectives(t *testing.T) {
+func TestDirectivesAreOptions(t *testing.T) {
 	f, last := taker(t)
 	here, err := os.Getwd()
 	if err != nil {
@@ -164,7 +164,7 @@ func TestDirectives(t *testing.T) {
 		t.Errorf("exit %d\n got %+v\nwant %+v", r.code, got, want)
 	}
 	if want := "muster: -:8: warning: #SBATCH --partition gpu: has no meaning here and is ignored; use a --constraint with labels of the nodes\n"; r.err != want {
-		t.Errorf("warnings %q, want %q", r.err, want)
+		t.Errorf("got warnings %q, want %q", r.err, want)
 	}
 	for line, want := range map[string]string{
 		"#MUSTER --frob":                         "-:2: no such flag: --frob",
@@ -205,18 +205,18 @@ func TestDirectives(t *testing.T) {
 	}
 }
 
-func TestSlurmTime(t *testing.T) {
+func TestSlurmTimeIsParsed(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		"5": 5 * time.Minute, "5:30": 5*time.Minute + 30*time.Second, "1:00:00": time.Hour, "2-0": 48 * time.Hour, "1-2:30": 26*time.Hour + 30*time.Minute, "1-0:0:5": 24*time.Hour + 5*time.Second, "0": 0,
 	} {
 		var s job.Spec
 		if err := slurmTime(&s, text); err != nil || s.TimeLimit.D() != want {
-			t.Errorf("--time=%s is %s, %v; want %s", text, s.TimeLimit, err, want)
+			t.Errorf("--time=%s: got %s, %v; want %s", text, s.TimeLimit, err, want)
 		}
 	}
 	for _, text := range []string{"", "x", "-5", "1:2:3:4", "1-", "1:-2", "9999999"} {
 		if err := slurmTime(&job.Spec{}, text); err == nil {
-			t.Errorf("--time=%s is accepted", text)
+			t.Errorf("--time=%s was accepted, want an error", text)
 		}
 	}
 }
@@ -234,7 +234,7 @@ func FuzzDirectives(f *testing.F) {
 	})
 }
 
-func TestSubmitRefused(t *testing.T) {
+func TestRefusalsHaveExitCodesAndReasons(t *testing.T) {
 	explained := `"explanation": {"clauses": [{"clause": "cpus: 1", "meets": 2, "of": 2},
 		{"clause": "gpus: 3", "meets": 0, "of": 2, "fails": [{"node": "n1", "reason": "has 2"}, {"node": "n2", "reason": "has none"}]}]}`
 	f := newFake(t, map[string]http.HandlerFunc{
@@ -247,27 +247,27 @@ func TestSubmitRefused(t *testing.T) {
 			t.Errorf("%s: exit %d, %q; want 3, %q", verb, r.code, r.err, want)
 		}
 		if r := f.muster(verb, "--dry-run", "-G", "3", "x"); r.code != 3 || !strings.Contains(r.stdout, "NoMatch") {
-			t.Errorf("%s --dry-run: exit %d, %q", verb, r.code, r.stdout)
+			t.Errorf("%s --dry-run: exit %d, %q, want 3 with NoMatch", verb, r.code, r.stdout)
 		}
 	}
 	if r := f.muster("offers", "-G", "3"); r.code != 0 || r.stdout != "reason  NoMatch\nnow     no node\n" {
-		t.Errorf("offers: exit %d, %q", r.code, r.stdout)
+		t.Errorf("offers: exit %d, %q, want 0 with NoMatch", r.code, r.stdout)
 	}
-	// Some nodes could run a member of the gang, but not as many as it has.
+	// Some nodes could run a member of the gang, but fewer than it has members.
 	few := newFake(t, map[string]http.HandlerFunc{
 		"POST /v1/offers": answer(http.StatusOK, `{"reason": "NoMatch", "clauses": [], "now": [{"node": "n1", "why": "room"}], "later": []}`),
 	})
 	if r := few.muster("submit", "--dry-run", "-N", "2", "x"); r.code != 3 || !strings.Contains(r.stdout, "n1: room") {
-		t.Errorf("submit --dry-run of a gang that is too large: exit %d, %q", r.code, r.stdout)
+		t.Errorf("submit --dry-run of a gang that is too large: exit %d, %q, want 3 with n1", r.code, r.stdout)
 	}
 	noEngine := `"explanation": {"clauses": [{"clause": "driver: docker", "meets": 0, "of": 1, "fails": [{"node": "n1", "reason": "no Docker engine"}], "advice": "start an engine"}]}`
 	f = newFake(t, map[string]http.HandlerFunc{"POST /v1/jobs": problem(http.StatusUnprocessableEntity, "no-match", noEngine)})
 	if r := f.muster("run", "--image", "a", "x"); r.code != 3 || !strings.HasSuffix(r.err, "(n1: no Docker engine); start an engine, or submit it with --hold\n") {
-		t.Errorf("exit %d, %q", r.code, r.err)
+		t.Errorf("exit %d, %q, want 3 and the hint about an engine", r.code, r.err)
 	}
 	f = newFake(t, map[string]http.HandlerFunc{"POST /v1/jobs": problem(http.StatusUnprocessableEntity, "bad-request", `"detail": "line one\nline two \u001b[31m"`)})
 	if r := f.muster("submit", "x"); r.code != 2 || r.err != "muster: line one; line two ·[31m\n" {
-		t.Errorf("exit %d, %q", r.code, r.err)
+		t.Errorf("exit %d, %q, want 2 and one line without control characters", r.code, r.err)
 	}
 	f = newFake(t, map[string]http.HandlerFunc{"POST /v1/jobs": problem(http.StatusServiceUnavailable, "unavailable", `"detail": "not now"`)})
 	for verb, code := range map[string]int{"submit": 1, "run": 125} {
@@ -277,8 +277,8 @@ func TestSubmitRefused(t *testing.T) {
 	}
 }
 
-// A job that was accepted, and most likely does not mean what its user meant: the warning is no part of the output.
-func TestSubmitWarns(t *testing.T) {
+// A job that was accepted but most likely is not what its user meant: the warning is not part of the output.
+func TestWarningsAreNotOutput(t *testing.T) {
 	id := job.NewID(1, 2)
 	f := newFake(t, map[string]http.HandlerFunc{"POST /v1/jobs": answer(http.StatusCreated, `{"id": "`+string(id)+`", "warnings": ["exclude: no node goes by \"n9\u001b\""]}`)})
 	want := "muster: warning: job " + string(id) + ": exclude: no node goes by \"n9·\"\n"
@@ -287,8 +287,8 @@ func TestSubmitWarns(t *testing.T) {
 	}
 }
 
-// What sbatch calls constraints, in a script.
-func TestSlurmConstraints(t *testing.T) {
+// Constraints of sbatch in a script.
+func TestSlurmConstraintsBecomeOptions(t *testing.T) {
 	f, last := taker(t)
 	r := f.musterIn(t.Context(), "#!/bin/sh\n#SBATCH -C 'rack1&(a100|h100)' --prefer=nvlink --exclusive -w n[1-3,5],m1 -x n2\n#SBATCH -b now+60\n#SBATCH --exclusive=user\n", "submit", "-")
 	got := last()
@@ -300,15 +300,16 @@ func TestSlurmConstraints(t *testing.T) {
 		t.Errorf("exit %d\n got %+v\nwant %+v", r.code, got, want)
 	}
 	if got.Begin == nil || time.Until(*got.Begin) > time.Minute || time.Until(*got.Begin) < 50*time.Second {
-		t.Errorf("begin %v", got.Begin)
+		t.Errorf("begin: got %v, want in about a minute", got.Begin)
 	}
 	if want := "muster: -:4: warning: #SBATCH --exclusive: =user has no meaning here and is ignored; --exclusive alone is a whole node for each task\n"; r.err != want {
-		t.Errorf("stderr %q, want %q", r.err, want)
+		t.Errorf("got stderr %q, want %q", r.err, want)
 	}
 }
 
-// A command that is a file of this directory is not found in the scratch directory of a task, unless the job says how it gets there.
-func TestSubmitOfAFileThatIsHereOnly(t *testing.T) {
+// A command that is a file of this directory is not found in the scratch directory of a task, unless the job brings it
+// there.
+func TestSubmitWarnsOfALocalFile(t *testing.T) {
 	t.Chdir(t.TempDir())
 	f, _ := taker(t)
 	if err := exetest.Write("work.sh", []byte("#!/bin/sh\n"), 0o700); err != nil {
@@ -322,7 +323,7 @@ func TestSubmitOfAFileThatIsHereOnly(t *testing.T) {
 		"submit --image img -- ./work.sh": "",
 		"submit -- ./none.sh":             "",
 		"submit -- work.sh":               "",
-		"submit ./work.sh":                "", // it is read here
+		"submit ./work.sh":                "", // the script is read here
 		"submit -- /bin/sh ./work.sh":     "",
 	} {
 		if r := f.muster(strings.Fields(line)...); r.code != 0 || r.err != want {

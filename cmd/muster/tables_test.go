@@ -24,7 +24,7 @@ const nodeDoc = `{"schema":"muster.node/v1","id":"12D3KooWNode","name":"n1","sta
 	"labels":{"zone":"b","rack":"r1"},"os":"linux","arch":"arm64","addrs":["/ip4/10.0.0.1/tcp/4980"],"cpus":8,"memory":68719476736,"disk":1099511627776,
 	"free":{"cpus":3,"memory":1073741824,"gpus":1},"gpus":[` + gpuDoc + `]}`
 
-func TestTables(t *testing.T) {
+func TestVerbsPrintTables(t *testing.T) {
 	failed := strings.Replace(jobDoc(idA, "FAILED", `,"exit_code":7,"pid":12,"stderr_tail":"no \u001b[31mway\nout\n"`), `"reason":""`, `"reason":"exit code 7","exit_code":7,"time_limit":5400`, 1)
 	f := newFake(t, map[string]http.HandlerFunc{
 		"GET /v1/jobs":        answer(http.StatusOK, `{"schema":"muster.jobs/v1","partial":["n9"],"items":[`+failed+`]}`),
@@ -111,17 +111,17 @@ n1    1  H100 (simulated)  80GiB   -     -     -      failed: fell off·the bus 
 	for _, line := range []string{"jobs --json", "show --json " + idA, "nodes --json", "node show n1 --json", "gpus --json", "peers --json", "why --json " + idA} {
 		var doc struct{ Schema *string }
 		if r := f.muster(strings.Fields(line)...); r.code != 0 || json.Unmarshal([]byte(r.stdout), &doc) != nil || doc.Schema == nil || r.err != "" {
-			t.Errorf("%s: exit %d, %s\n%s", line, r.code, r.err, r.stdout)
+			t.Errorf("%s: exit %d, %s, want 0 and a document with a schema\n%s", line, r.code, r.err, r.stdout)
 		}
 	}
 	r := f.muster("gpus", "--jsonl")
 	if lines := strings.Split(strings.TrimSpace(r.stdout), "\n"); len(lines) != 2 || !strings.HasPrefix(lines[1], `{"schema":"muster.gpu/v1"`) {
-		t.Errorf("gpus --jsonl: %q", r.stdout)
+		t.Errorf("gpus --jsonl: got %q, want 2 lines", r.stdout)
 	}
 }
 
-// show lists the attempts of a task that had several.
-func TestAttemptTable(t *testing.T) {
+// show lists the attempts of a task with several attempts.
+func TestShowListsAttempts(t *testing.T) {
 	attempts := `,"attempt":20,"older_attempts":17,"attempts":[
 		{"attempt":18,"state":"FAILED","node":"n1","exit_code":75,"started_at":"2026-01-02T03:00:00Z","ended_at":"2026-01-02T03:00:05Z"},
 		{"attempt":19,"state":"NODE_FAIL","reason":"n\u001b2 was silent","node":"n2","exit_code":null,"started_at":null,"ended_at":"2026-01-02T03:02:00Z"},
@@ -143,7 +143,7 @@ TASK  ATTEMPT  NODE  STATE      EXIT      TIME  ENDED                    REASON
 }
 
 // A task with hundreds of attempts, among hundreds of tasks, does not fill the screen.
-func TestAttemptTableIsBounded(t *testing.T) {
+func TestListOfAttemptsIsBounded(t *testing.T) {
 	var tasks []api.Task
 	for i := range 100 {
 		tasks = append(tasks, api.Task{Task: i, Attempts: make([]api.Attempt, 17)})
@@ -153,36 +153,36 @@ func TestAttemptTableIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if lines := strings.Count(out.String(), "\n"); lines != 1+3*17+1 || !strings.HasSuffix(out.String(), "97 more tasks had several attempts; name tasks to see theirs, such as ID.3\n") {
-		t.Errorf("%d lines:\n%s", lines, out.String())
+		t.Errorf("got %d lines, want 53 with the rest in the last:\n%s", lines, out.String())
 	}
 }
 
 // A job that waits again after an attempt shows neither node nor time.
-func TestJobsThatWaitAgain(t *testing.T) {
+func TestWaitingJobShowsNoNodeAndTime(t *testing.T) {
 	f := newFake(t, map[string]http.HandlerFunc{
 		"GET /v1/jobs": answer(http.StatusOK, `{"schema":"muster.jobs/v1","partial":[],"items":[`+jobDoc(idA, "PENDING", "")+`]}`),
 	})
 	want := "ID                        NAME   USER  ST  TIME  NODE  GPUS  REASON\n" + idA + "  train  amy   PD  -     -     2     -\n"
 	for _, line := range []string{"jobs", "ps -a", "jobs -t PD -u amy"} {
 		if r := f.muster(strings.Fields(line)...); r.code != 0 || r.stdout != want {
-			t.Errorf("%s: exit %d, %q", line, r.code, r.stdout)
+			t.Errorf("%s: exit %d, %q, want exit 0 and stdout %q", line, r.code, r.stdout, want)
 		}
 	}
 }
 
-// A share of a GPU is not a whole one.
-func TestJobsWithSharesOfGPUs(t *testing.T) {
+// A share of a GPU is not shown as a whole GPU.
+func TestShareOfAGPUIsNotShownAsAWholeOne(t *testing.T) {
 	shared := strings.Replace(jobDoc(idA, "RUNNING", ""), `"gpus":2,"gpu_model"`, `"gpu_share":0.25,"gpu_model"`, 1)
 	f := newFake(t, map[string]http.HandlerFunc{"GET /v1/stats": answer(http.StatusOK, `{"waits":null}`), "GET /v1/jobs": answer(http.StatusOK, `{"schema":"muster.jobs/v1","partial":[],"items":[`+shared+`]}`)})
 	for _, line := range []string{"jobs", "jobs --start"} {
 		if r := f.muster(strings.Fields(line)...); r.code != 0 || !strings.Contains(r.stdout, "  0.25  ") {
-			t.Errorf("%s: exit %d, %q", line, r.code, r.stdout)
+			t.Errorf("%s: exit %d, %q, want exit 0 and stdout with %q", line, r.code, r.stdout, " 0.25 ")
 		}
 	}
 }
 
 // Daemons of earlier versions do not send the header with the cursor.
-func TestJobsOverPages(t *testing.T) {
+func TestJobsListsAllPages(t *testing.T) {
 	for _, header := range []string{"Muster-Cursor", "Muster-Nothing"} {
 		t.Run(header, func(t *testing.T) { testJobsOverPages(t, header) })
 	}
@@ -202,14 +202,14 @@ func testJobsOverPages(t *testing.T, header string) {
 	}})
 	r := f.muster("jobs", "--state", "r,pd", "--user", "amy", "--name", "t*")
 	if r.code != 0 || !strings.Contains(r.stdout, idA) || !strings.Contains(r.stdout, idB) || r.err != "muster: incomplete: no answer from n8, n9\n" {
-		t.Errorf("exit %d, %q, %q", r.code, r.stdout, r.err)
+		t.Errorf("exit %d, %q, %q, want 0, both jobs, and the silent nodes", r.code, r.stdout, r.err)
 	}
 	if len(asked) != 2 || asked[0] != "limit=1000&name=t%2A&state=RUNNING%2CPENDING&user=amy" {
-		t.Errorf("asked %q", asked)
+		t.Errorf("asked %q, want two pages with the filters", asked)
 	}
 }
 
-func TestChanges(t *testing.T) {
+func TestVerbsSendTheirRequests(t *testing.T) {
 	var joined api.JoinRequest
 	var asked []string
 	change := func(w http.ResponseWriter, r *http.Request) {
@@ -250,7 +250,7 @@ func TestChanges(t *testing.T) {
 		{line: "requeue " + idA + ".0 --failed", asked: "/v1/jobs/" + idA + `/requeue{"tasks":"0","failed":true}`},
 		{line: "release " + idA, asked: "/v1/jobs/" + idA + "/release{}"},
 		{line: "hold " + idB + " " + idA, asked: "/v1/jobs/" + idB + "/hold{} /v1/jobs/" + idA + "/hold{}", code: 1, err: "muster: hold " + idB + ": it runs\n"},
-		{ // one that is wrong keeps none of the others
+		{ // a wrong argument does not stop the others
 			line: "cancel UPPER zzz " + idA, asked: "/v1/jobs/" + idA + "/cancel{}", code: 1,
 			err: `muster: job "UPPER": not found; ` + "`muster jobs --all` lists them; job \"zzz\": not found; `muster jobs --all` lists them\n",
 		},
@@ -268,10 +268,10 @@ func TestChanges(t *testing.T) {
 		asked = nil
 		r := f.muster(strings.Fields(c.line)...)
 		if got := strings.Join(asked, " "); r.code != c.code || r.stdout != c.out || r.err != c.err || got != c.asked {
-			t.Errorf("%s: exit %d, %q, %q; asked %s", c.line, r.code, r.stdout, r.err, got)
+			t.Errorf("%s: exit %d, %q, %q; asked %s; want exit %d, %q, %q; asked %s", c.line, r.code, r.stdout, r.err, got, c.code, c.out, c.err, c.asked)
 		}
 	}
-	// what invite prints, as far as it is typed after join
+	// the output of invite, in the form that is typed after join
 	for _, args := range [][]string{
 		{"join", "--insecure-token", "MUSTER_TOKEN=T", "muster", "daemon", "--bootstrap", "/a", "--bootstrap", "/b"},
 		{"join", "--insecure-token", "MUSTER_TOKEN=T muster daemon --bootstrap /a --bootstrap /b"},
@@ -281,15 +281,15 @@ func TestChanges(t *testing.T) {
 		joined = api.JoinRequest{}
 		r := f.muster(args...)
 		if want := (api.JoinRequest{Bootstrap: []string{"/a", "/b"}, Token: "T"}); r.code != 0 || !reflect.DeepEqual(joined, want) {
-			t.Errorf("%q: exit %d, %q; joined by %+v", args, r.code, r.err, joined)
+			t.Errorf("%q: exit %d, %q; joined by %+v, want 0; %+v", args, r.code, r.err, joined, want)
 		}
 	}
 	t.Setenv("MUSTER_TOKEN", "E")
 	if r := f.muster("join", "--bootstrap", "/a"); r.code != 0 || joined.Token != "E" || r.err != "joined cluster C\n" {
-		t.Errorf("exit %d, %q, %+v", r.code, r.err, joined)
+		t.Errorf("exit %d, %q, %+v, want 0, joined with the token E", r.code, r.err, joined)
 	}
 	if r := f.muster("join"); r.code != 2 || !strings.Contains(r.err, "want the addresses") {
-		t.Errorf("exit %d, %q", r.code, r.err)
+		t.Errorf("exit %d, %q, want 2: addresses", r.code, r.err)
 	}
 }
 
@@ -311,12 +311,12 @@ func TestNoListingHandsOnControlCharacters(t *testing.T) {
 	for _, line := range []string{"jobs", "show " + idA, "why " + idA, "nodes", "node show n1", "gpus", "peers"} {
 		r := f.muster(strings.Fields(line)...)
 		if r.code != 0 || !strings.Contains(r.stdout, "·[31m·root··") || strings.ContainsAny(r.stdout+r.err, "\x1b\x07\t") {
-			t.Errorf("%s: exit %d, %q, stderr %q", line, r.code, r.stdout, r.err)
+			t.Errorf("%s: exit %d, %q, stderr %q, want 0 without control characters", line, r.code, r.stdout, r.err)
 		}
 	}
 }
 
-func TestWhyOfOneThatHasEnded(t *testing.T) {
+func TestWhyOfAnEndedJobPrintsItsEnd(t *testing.T) {
 	f := newFake(t, map[string]http.HandlerFunc{
 		"GET /v1/jobs/" + idA: answer(http.StatusOK, jobDoc(idA, "SUCCEEDED", "")),
 		"GET /v1/jobs/" + idA + "/why": answer(http.StatusOK, `{"job":"`+idA+`","state":"SUCCEEDED","reason":"",
@@ -328,8 +328,8 @@ func TestWhyOfOneThatHasEnded(t *testing.T) {
 	}
 }
 
-// An array of which some tasks run is explained by one that waits, and a task that is named by itself.
-func TestWhyOfTasksOfAnArray(t *testing.T) {
+// An array of which some tasks run is explained by one that waits; a task that is named is explained itself.
+func TestWhyExplainsAWaitingOrTheNamedTask(t *testing.T) {
 	doc := strings.Replace(jobDoc(idA, "RUNNING", ""), `"task_count":1`, `"array":"0-9","task_count":10`, 1)
 	var asked []string
 	why := func(w http.ResponseWriter, r *http.Request) {
@@ -351,11 +351,11 @@ func TestWhyOfTasksOfAnArray(t *testing.T) {
 	}
 	slices.Sort(asked)
 	if !slices.Equal(asked, []string{"", "tasks=3"}) {
-		t.Errorf("asked %q", asked)
+		t.Errorf("asked %q, want once without and once with task 3", asked)
 	}
 }
 
-// TestRevokedPeersAreListed lists a peer that is out below the members, and lets it back in by its name.
+// TestRevokedPeersAreListed lists a revoked peer below the members, and restores it by its name.
 func TestRevokedPeersAreListed(t *testing.T) {
 	restored := ""
 	f := newFake(t, map[string]http.HandlerFunc{
@@ -376,30 +376,30 @@ func TestRevokedPeersAreListed(t *testing.T) {
 		"To let one back in, on the host under BY or the one that founded the cluster:\n  muster peers --restore 12D3KooWElse\n",
 	} {
 		if !strings.Contains(strings.Join(strings.Fields(r.stdout), " "), strings.Join(strings.Fields(want), " ")) {
-			t.Errorf("%s\nlacks %s", r.stdout, want)
+			t.Errorf("got %s\nwant %s", r.stdout, want)
 		}
 	}
 	if r := f.muster("peers", "--json"); !strings.Contains(r.stdout, `"revoked": {`) && !strings.Contains(r.stdout, `"revoked":{`) {
-		t.Errorf("--json: %s", r.stdout)
+		t.Errorf("--json: got %s, want the revocation", r.stdout)
 	}
 	if r := f.muster("peers", "--revoke", "zoe"); r.code != 1 || !strings.Contains(r.err, "no member is called") {
-		t.Errorf("revoking it again by its name: %+v", r)
+		t.Errorf("revoking it again by name: got %+v, want exit 1: no member is called", r)
 	}
 	for name, id := range map[string]string{"zoe": "12D3KooWGone", "12D3KooWElse": "12D3KooWElse", "12D3KooWNever": "12D3KooWNever"} {
 		if r := f.muster("peers", "--restore", name); r.code != 0 || restored != id {
-			t.Errorf("--restore %s: %+v, restored %s", name, r, restored)
+			t.Errorf("--restore %s: got %+v, restored %s, want %s", name, r, restored, id)
 		}
 	}
 }
 
-func TestRevokeOfOneThatIsNotThere(t *testing.T) {
+func TestRevokeOfAnUnknownMemberFails(t *testing.T) {
 	f := newFake(t, map[string]http.HandlerFunc{"GET /v1/peers": answer(http.StatusOK, `{"schema":"muster.peers/v1","partial":[],"items":[]}`)})
 	if r := f.muster("peers", "--revoke", "zoe"); r.code != 1 || r.err != "muster: peers: no member is called \"zoe\"; `muster peers` lists them\n" {
-		t.Errorf("exit %d, %q", r.code, r.err)
+		t.Errorf("exit %d, %q, want 1 and the hint to list members", r.code, r.err)
 	}
 }
 
-func TestWhatAJobOfAContainerShows(t *testing.T) {
+func TestShowPrintsTheImageAndTheDirectory(t *testing.T) {
 	doc := strings.NewReplacer(`"reason":""`, `"reason":"","exit_code":7`,
 		`"command":["python","train.py"]`, `"command":["python","train.py"],"image":"busy:1","workdir":"/work","constraint":"rack=r1"`).Replace(jobDoc(idB, "FAILED", ""))
 	f := newFake(t, map[string]http.HandlerFunc{
@@ -407,22 +407,22 @@ func TestWhatAJobOfAContainerShows(t *testing.T) {
 		"GET /v1/jobs/" + idB: answer(http.StatusOK, doc),
 	})
 	if r := f.muster("jobs", "--all"); !strings.HasSuffix(r.stdout, "  exit code 7\n") {
-		t.Errorf("jobs: %q", r.stdout)
+		t.Errorf("jobs: got %q, want exit code 7", r.stdout)
 	}
 	if r := f.muster("show", idB); !strings.Contains(r.stdout, "\nimage       busy:1\nworkdir     /work\nconstraint  rack=r1\n") {
-		t.Errorf("show: %q", r.stdout)
+		t.Errorf("show: got %q, want the image, the directory and the constraint", r.stdout)
 	}
 }
 
-// jobs --start asks for waiting jobs alone, and prints when each should start, or why that is not known.
-func TestEstimatedStarts(t *testing.T) {
+// jobs --start asks for waiting jobs only, and prints when each should start, or why that is unknown.
+func TestListingShowsEstimatedStarts(t *testing.T) {
 	known := strings.Replace(jobDoc(idA, "PENDING", ""), `"reason":""`, `"reason":"Resources","estimated_start":"2026-01-02T09:00:00Z"`, 1)
 	unknown := strings.Replace(jobDoc(idB, "PENDING", ""), `"reason":""`, `"reason":"Priority","estimated_start":null`, 1)
 	f := newFake(t, map[string]http.HandlerFunc{
 		"GET /v1/stats": answer(http.StatusOK, `{"waits":null}`),
 		"GET /v1/jobs": func(w http.ResponseWriter, r *http.Request) {
 			if got := r.URL.Query().Get("state"); got != "PENDING" {
-				t.Errorf("asks for state %q", got)
+				t.Errorf("got a request for state %q, want %q", got, "PENDING")
 			}
 			answer(http.StatusOK, `{"schema":"muster.jobs/v1","partial":[],"items":[`+known+`,`+unknown+`]}`)(w, r)
 		},
@@ -434,17 +434,17 @@ func TestEstimatedStarts(t *testing.T) {
 		t.Errorf("exit %d, %q\n%s\nwant\n%s", r.code, r.err, r.stdout, want)
 	}
 	if r := f.muster("show", idA); !strings.Contains(r.stdout, "starts     2026-01-02 09:00:00 UTC or before\n") {
-		t.Errorf("show: %s %s", r.stdout, r.err)
+		t.Errorf("show: got %s %s, want the latest start", r.stdout, r.err)
 	}
 	for _, more := range []string{"--all", "--state=R"} {
 		if r := f.muster("jobs", "--start", more); r.code != 2 || !strings.Contains(r.err, "leave out --all and --state") {
-			t.Errorf("%s: exit %d, %q", more, r.code, r.err)
+			t.Errorf("%s: exit %d, %q, want 2: leave out --all and --state", more, r.code, r.err)
 		}
 	}
 }
 
-// What a node uses is shown beside what it has, and what is not known as such.
-func TestUseOfNodes(t *testing.T) {
+// The use of a node is shown beside what it has, and unknown use as a dash.
+func TestNodesShowTheirUse(t *testing.T) {
 	doc := strings.Replace(nodeDoc, `"name":"n1"`, `"name":"n1","usage":{"at":"2026-01-02T03:04:05Z","cpus":12.34,"memory":1610612736,"read":1048576,"write":0,"received":null,"sent":null,"gpu_utilization":46.5}`, 1)
 	f := newFake(t, map[string]http.HandlerFunc{
 		"GET /v1/nodes":    answer(http.StatusOK, `{"schema":"muster.nodes/v1","partial":[],"items":[`+doc+`,`+strings.Replace(nodeDoc, `"name":"n1"`, `"name":"n2"`, 1)+`]}`),
@@ -457,16 +457,16 @@ func TestUseOfNodes(t *testing.T) {
 	r = f.muster("node", "show", "n1")
 	for _, want := range []string{"in use      12.3 cpus, 1.5GiB of memory, gpus 46% busy\n", "disks: 1.0MiB read and 0B written in a second\n", "network: - received and - sent in a second\n"} {
 		if !strings.Contains(r.stdout, want) {
-			t.Errorf("%s, want %q", r.stdout, want)
+			t.Errorf("got %s, want %q", r.stdout, want)
 		}
 	}
 	if r = f.muster("nodes", "--sort", "cpus-used"); r.code != 0 || !strings.HasPrefix(r.stdout, "NAME") || strings.Index(r.stdout, "n2 ") > strings.Index(r.stdout, "n1 ") {
-		t.Errorf("sorted: exit %d, %s\n%s", r.code, r.err, r.stdout)
+		t.Errorf("sorted: exit %d, %s\n%s\nwant n2 first", r.code, r.err, r.stdout)
 	}
 }
 
-// show says whether a time limit was asked for.
-func TestShowTellsTheDefaultTime(t *testing.T) {
+// show says whether the time limit is the default one.
+func TestShowMarksTheDefaultTimeLimit(t *testing.T) {
 	for more, want := range map[string]string{``: "at most 1h30m\n", `,"time_limit_default":true`: "at most 1h30m (the default)\n"} {
 		doc := strings.Replace(jobDoc(idA, "RUNNING", ""), `"task_count":1`, `"task_count":1,"time_limit":5400`+more, 1)
 		f := newFake(t, map[string]http.HandlerFunc{"GET /v1/jobs/" + idA: answer(http.StatusOK, doc)})

@@ -32,7 +32,7 @@ func startUI(t *testing.T, args ...string) *uiRun {
 		"GET /v1/daemon": func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, `{"name":"amy"}`) },
 		"GET /v1/stats": func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("Authorization") != "" || r.Header.Get("Cookie") != "" {
-				t.Errorf("the daemon got %v", r.Header)
+				t.Errorf("the daemon got %v, want neither the secret nor a cookie", r.Header)
 			}
 			w.Header().Set("Content-Type", "application/json")
 			io.WriteString(w, `{"jobs":{"RUNNING":7}}`)
@@ -58,15 +58,15 @@ func pipe(t *testing.T) (r, w *os.File) {
 	return r, w
 }
 
-// address returns the next address that is printed, without the code, and the code.
+// address returns the next printed address without its code, and the code.
 func (u *uiRun) address() (base, code string) {
 	u.t.Helper()
 	if !u.out.Scan() {
-		u.t.Fatalf("it printed nothing more: %d", <-u.ended)
+		u.t.Fatalf("the verb ended with %d, want another address", <-u.ended)
 	}
 	base, code, ok := strings.Cut(u.out.Text(), "#code=")
 	if !ok {
-		u.t.Fatalf("it printed %q", u.out.Text())
+		u.t.Fatalf("got %q, want an address with a code", u.out.Text())
 	}
 	return base, code
 }
@@ -93,14 +93,14 @@ func ask(t *testing.T, method, url, secret, body string) (int, string) {
 	return resp.StatusCode, string(text)
 }
 
-// The address leads to the page; its code to the secret; the secret to the daemon. Enter gives another address, and the
-// end of the input is the end.
-func TestUI(t *testing.T) {
+// The address gives the page, its code the secret, and the secret the daemon's data. Enter prints another address, and
+// the end of the input ends the verb.
+func TestUIPrintsAnAddressWithACode(t *testing.T) {
 	u := startUI(t, "jobs")
 	page, code := u.address()
 	root := strings.TrimSuffix(page, "jobs")
 	if status, text := ask(t, "GET", page, "", ""); status != http.StatusOK || !strings.Contains(text, "<title>muster</title>") || strings.Contains(text, code) {
-		t.Errorf("the page: %d %s", status, text)
+		t.Errorf("the page: got %d %s, want 200 without the code", status, text)
 	}
 	trade := func(code string) (int, string) {
 		status, text := ask(t, "POST", root+"door/trade", "", fmt.Sprintf(`{"code":%q}`, code))
@@ -110,30 +110,30 @@ func TestUI(t *testing.T) {
 	}
 	status, secret := trade(code)
 	if status != http.StatusOK || secret == "" {
-		t.Fatalf("the code: %d", status)
+		t.Fatalf("the code: got status %d, want 200 and a secret", status)
 	}
 	if status, text := ask(t, "GET", root+"v1/stats", secret, ""); status != http.StatusOK || text != `{"jobs":{"RUNNING":7}}` {
-		t.Errorf("the daemon: %d %s", status, text)
+		t.Errorf("the daemon: got %d %s, want 200 and the totals", status, text)
 	}
 	if status, _ := ask(t, "GET", root+"v1/stats", "", ""); status != http.StatusUnauthorized {
-		t.Errorf("without the secret: %d", status)
+		t.Errorf("without the secret: status %d, want status %d", status, http.StatusUnauthorized)
 	}
 	io.WriteString(u.keys, "\n")
 	if again, other := u.address(); again != page || other == code {
-		t.Errorf("Enter gives %s, %s", again, other)
+		t.Errorf("Enter printed %s, %s, want the same page with another code", again, other)
 	} else if status, _ := trade(other); status != http.StatusOK {
-		t.Errorf("the code of the second: %d", status)
+		t.Errorf("the second code: status %d, want status %d", status, http.StatusOK)
 	}
 	u.keys.Close()
 	if code := <-u.ended; code != exitDone {
-		t.Errorf("it ended with %d", code)
+		t.Errorf("exit %d, want %v", code, exitDone)
 	}
 	if _, err := http.Get(page); err == nil {
 		t.Error("the port is open after the end")
 	}
 }
 
-func TestUIOfWrongUse(t *testing.T) {
+func TestUIRefusesInvalidArguments(t *testing.T) {
 	alone(t)
 	none := filepath.Join(t.TempDir(), "none")
 	for line, want := range map[string]struct {
@@ -149,13 +149,13 @@ func TestUIOfWrongUse(t *testing.T) {
 	} {
 		var err strings.Builder
 		if code := run(t.Context(), append([]string{"muster"}, strings.Fields(line)...), streams{strings.NewReader(""), io.Discard, &err}); code != want.code || !strings.Contains(strings.ReplaceAll(err.String(), `"`, ""), want.text) {
-			t.Errorf("%s: %d %s", line, code, err.String())
+			t.Errorf("%s: exit %d, %s, want %d, %s", line, code, err.String(), want.code, want.text)
 		}
 	}
 }
 
 // The code is on no command line: the browser gets a file that only its user can read, and that is removed.
-func TestBrowserIsStarted(t *testing.T) {
+func TestBrowserGetsTheCodeInAFile(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("XDG_RUNTIME_DIR", dir)
 	opener, seen := filepath.Join(dir, "xdg-open"), filepath.Join(dir, "seen")
@@ -177,7 +177,7 @@ func TestBrowserIsStarted(t *testing.T) {
 	}
 	lines := strings.SplitN(text, "\n", 4)
 	if len(lines) != 4 || strings.Contains(lines[0], "HUSH") || lines[1] != "600" || lines[2] != "700" || !strings.Contains(lines[3], "url=http://127.0.0.1:4000/jobs?a=1&amp;b=2#code=HUSH\"") {
-		t.Errorf("the browser got\n%s", text)
+		t.Errorf("the browser got\n%s\nwant a file of the user with the address", text)
 	}
 	for tick := time.NewTicker(10 * time.Millisecond); ; <-tick.C {
 		if left, err := filepath.Glob(filepath.Join(dir, "muster-ui-*")); err == nil && len(left) == 0 {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// The verb adds up by job, user, project or day. What is not known is a dash in a table and empty in CSV, not 0.
-func TestUsage(t *testing.T) {
+// The verb adds up by job, user, project or day. Unknown values are dashes in a table and empty in CSV, not 0.
+func TestUsageAddsUp(t *testing.T) {
 	row := func(id, user string) string {
 		return `{"schema":"muster.job/v1","id":"` + id + `","user":"` + user + `","state":"SUCCEEDED","submitted_at":"2126-01-02T03:04:05Z","started_at":"2126-01-02T03:04:05Z","task_count":1,"tasks":[]}`
 	}
@@ -38,13 +38,14 @@ func TestUsage(t *testing.T) {
 	}
 	for line, want := range map[string]string{"usage --by node": "--by", "usage --csv --json": "--csv", "usage --me --user amy": "--me", "usage x": "argument"} {
 		if r := f.muster(strings.Fields(line)...); r.code != 2 || !strings.Contains(r.err, want) {
-			t.Errorf("%s: exit %d: %s", line, r.code, r.err)
+			t.Errorf("%s: exit %d: got %s, want exit 2 and stderr with %q", line, r.code, r.err, want)
 		}
 	}
 }
 
-// An owner that does not answer is asked once, however many jobs it has, and is named. What no owner says is no null in JSON.
-func TestUsageOfASilentOwner(t *testing.T) {
+// An owner that does not answer is asked once, however many jobs it has, and is named. Without silent owners the list
+// in JSON is empty and not null.
+func TestUsageNamesASilentOwner(t *testing.T) {
 	var rows []string
 	routes, asked := map[string]http.HandlerFunc{}, new(atomic.Int32)
 	for i := range 40 {
@@ -62,20 +63,20 @@ func TestUsageOfASilentOwner(t *testing.T) {
 		if r.code != 0 || asked.Load() > most || !strings.Contains(r.stdout, `"partial": [
     "ben"
   ]`) {
-			t.Errorf("partial [%s]: asked %d times, want %d at most; exit %d\n%s%s", partial, asked.Load(), most, r.code, r.stdout, r.err)
+			t.Errorf("partial [%s]: asked %d times, want at most %d; exit %d\n%s%s", partial, asked.Load(), most, r.code, r.stdout, r.err)
 		}
 	}
 	routes["GET /v1/jobs"] = answer(http.StatusOK, `{"schema":"muster.jobs/v1","partial":[],"items":[]}`)
 	if r := newFake(t, routes).muster("usage", "--json"); !strings.Contains(r.stdout, `"items": [],`) || !strings.Contains(r.stdout, `"partial": []`) {
-		t.Errorf("of no job: %s", r.stdout)
+		t.Errorf("without jobs: got %s, want empty lists", r.stdout)
 	}
 }
 
-// A spreadsheet computes no cell, whatever name a job has.
-func TestCSVCell(t *testing.T) {
+// A spreadsheet computes no cell, whatever the name of a job.
+func TestCSVCellsAreNoFormulas(t *testing.T) {
 	for cell, want := range map[string]string{"-": "", "=1+1": "'=1+1", "@SUM(A1)": "'@SUM(A1)", "-1": "'-1", "+1": "'+1", "a=b": "a=b", "": "", "0.25": "0.25"} {
 		if got := csvCell(cell); got != want {
-			t.Errorf("%q: %q, want %q", cell, got, want)
+			t.Errorf("%q: got %q, want %q", cell, got, want)
 		}
 	}
 }

@@ -38,7 +38,7 @@ func (t *tty) take() string {
 	return s
 }
 
-// watchedWords is a listing of words whose state is behind a colon, in a fake cluster.
+// watchedWords is a listing of words in a fake cluster; the state of each follows a colon.
 type watchedWords struct {
 	words   []string
 	fetches int
@@ -74,8 +74,8 @@ func (w *watchedWords) watched(t *testing.T, out io.Writer) watched[string] {
 	}
 }
 
-// On a terminal the listing is drawn in place, with the rows that have room. Many changes cost few listings.
-func TestRedraw(t *testing.T) {
+// On a terminal the listing is drawn in place, with the rows that fit. Many changes cost few listings.
+func TestListingIsRedrawnInPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		screen := &tty{columns: 12, lines: 3}
@@ -85,37 +85,37 @@ func TestRedraw(t *testing.T) {
 		time.Sleep(1100 * time.Millisecond)
 		synctest.Wait()
 		if got, want := screen.take(), "\x1b[?1049h\x1b[?25l\x1b[HWORD\x1b[K\na:runs\x1b[K\n… more; wit…\x1b[K\x1b[J"; got != want {
-			t.Errorf("first %q, want %q", got, want)
+			t.Errorf("first: got %q, want %q", got, want)
 		}
 		fake.words = []string{"z:new"}
 		for range 1000 { // within 20 s
 			fake.news.item(ctx, "z:new")
 			time.Sleep(20 * time.Millisecond)
 		}
-		if fake.fetches > 6 { // each takes 1 s, and 4 s of rest follow
-			t.Errorf("1000 changes in 20 s cost %d listings", fake.fetches)
+		if fake.fetches > 6 { // each takes 1 s, and a pause of 4 s follows
+			t.Errorf("1000 changes in 20 s cost %d listings, want at most 6", fake.fetches)
 		}
 		if got, want := screen.take(), "\x1b[HWORD\x1b[K\nz:new\x1b[K\x1b[J"; !strings.HasSuffix(got, want) || strings.Contains(got, "1049") {
-			t.Errorf("then %q, want %q", got, want)
+			t.Errorf("then: got %q, want %q", got, want)
 		}
 		before := fake.fetches
 		time.Sleep(time.Hour)
 		if fake.fetches > before+1 {
-			t.Errorf("an hour without changes cost %d listings", fake.fetches-before)
+			t.Errorf("an hour without changes cost %d listings, want at most 1", fake.fetches-before)
 		}
 		screen.take()
 		cancel()
 		if err := <-done; err != nil {
-			t.Errorf("at the end: %v", err)
+			t.Errorf("at the end: got %v, want no error", err)
 		}
 		if got, want := screen.take(), "\x1b[?25h\x1b[?1049lWORD\nz:new\n"; got != want {
-			t.Errorf("at the end %q, want %q", got, want)
+			t.Errorf("at the end: got %q, want %q", got, want)
 		}
 	})
 }
 
-// Without a terminal there is a line for each change and none for what has not changed, also after a gap in the changes.
-func TestAppendedChanges(t *testing.T) {
+// Without a terminal there is a line for each change and none for unchanged rows, also after a gap in the changes.
+func TestChangesAreAppendedWithoutATerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -128,7 +128,7 @@ func TestAppendedChanges(t *testing.T) {
 			time.Sleep(time.Second)
 			synctest.Wait()
 			if out.String() != want {
-				t.Errorf("%q, want %q", out.String(), want)
+				t.Errorf("got %q, want %q", out.String(), want)
 			}
 			out.Reset()
 		}
@@ -137,12 +137,12 @@ func TestAppendedChanges(t *testing.T) {
 		fake.news.item(ctx, "a:runs")
 		fake.news.item(ctx, "c:over")
 		says("a:runs\nc:over\n")
-		fake.words = []string{"b:waits", "d:waits"} // a has ended, d is new, and nobody said so
+		fake.words = []string{"b:waits", "d:waits"} // a has ended, d is new, and there was no event
 		fake.news.stale()
 		says("d:waits\na:over\n")
 		fake.news.stale()
 		says("")
-		fake.words, fake.partial = []string{"b:runs"}, []string{"n9"} // it may know d
+		fake.words, fake.partial = []string{"b:runs"}, []string{"n9"} // n9 may know d
 		fake.news.stale()
 		says("muster: incomplete: no answer from n9\nb:runs\n")
 		cancel()
@@ -152,8 +152,8 @@ func TestAppendedChanges(t *testing.T) {
 	})
 }
 
-// What is remembered of items that have ended is bounded.
-func TestAppendedIsBounded(t *testing.T) {
+// The number of remembered items that have ended is bounded.
+func TestRememberedItemsAreBounded(t *testing.T) {
 	fake := &watchedWords{}
 	w := fake.watched(t, io.Discard)
 	p, err := w.printer(nil)
@@ -167,12 +167,12 @@ func TestAppendedIsBounded(t *testing.T) {
 		}
 	}
 	if len(a.seen) > maxSeen {
-		t.Errorf("%d items are remembered", len(a.seen))
+		t.Errorf("got %d remembered items, want at most %v", len(a.seen), maxSeen)
 	}
 }
 
 // muster jobs -w prints the listing, then a line for each job that changes, from the stream of events alone.
-func TestJobsWatch(t *testing.T) {
+func TestWatchedJobsArePrintedAsTheyChange(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	listings := 0
@@ -204,11 +204,11 @@ func TestJobsWatch(t *testing.T) {
 		t.Errorf("exit %d after %d listings, asked for %q:\n%s\nwant\n%s", code, listings, asked, out.String(), want)
 	}
 	if r := f.muster("jobs", "-w", "--json"); r.code != 2 || r.err != "muster: --json: one document cannot go on; use --jsonl with --watch\n" {
-		t.Errorf("exit %d, %q", r.code, r.err)
+		t.Errorf("exit %d, %q, want 2 and the hint about --jsonl", r.code, r.err)
 	}
 }
 
-// stopsAt calls stop when a text was written.
+// stopsAt calls stop after a text was written.
 type stopsAt struct {
 	bytes.Buffer
 

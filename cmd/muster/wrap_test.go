@@ -9,8 +9,8 @@ import (
 	"github.com/musterhq/muster/cmd/muster/table"
 )
 
-// On a terminal the text of verbs that explain is wrapped at words within 80 columns, and nothing is lost. With --wide, and
-// without a terminal, nothing is wrapped.
+// On a terminal the text of verbs that explain is wrapped at words within 80 columns, and nothing is lost. With --wide,
+// and without a terminal, nothing is wrapped.
 func TestExplanationsFit80Columns(t *testing.T) {
 	const words = "n2: has 2 × h100-80gb, none of them A100, and all of its 64 CPUs are taken by tasks of other users until tomorrow"
 	attempts := `,"attempt":2,"stderr_tail":"` + words + `","attempts":[
@@ -36,19 +36,19 @@ func TestExplanationsFit80Columns(t *testing.T) {
 		plain := f.muster(args...)
 		on, wide := f.musterOn(&tty{columns: 80, lines: 24}, args...), f.musterOn(&tty{columns: 80, lines: 24}, all...)
 		if plain.code != 0 || on.code != 0 || !strings.Contains(plain.stdout, words) {
-			t.Fatalf("%s: exit %d and %d, %s\n%s", line, plain.code, on.code, plain.err, plain.stdout)
+			t.Fatalf("%s: exit %d and %d, %s, want 0\n%s", line, plain.code, on.code, plain.err, plain.stdout)
 		}
 		if wide.stdout != plain.stdout {
-			t.Errorf("%s: --wide prints\n%s\nand without a terminal it is\n%s", line, wide.stdout, plain.stdout)
+			t.Errorf("%s: --wide prints\n%s\nwant the text without a terminal\n%s", line, wide.stdout, plain.stdout)
 		}
 		for row := range strings.Lines(on.stdout) {
 			if n := table.Width(strings.TrimSuffix(row, "\n")); n > 80 {
-				t.Errorf("%s: %d columns: %s", line, n, row)
+				t.Errorf("%s: got %d columns, want at most 80: %s", line, n, row)
 			}
 		}
 		said := func(text string) []string { return slices.Sorted(slices.Values(strings.Fields(text))) }
 		if !slices.Equal(said(on.stdout), said(plain.stdout)) {
-			t.Errorf("%s: other words on a terminal:\n%s\nthan without:\n%s", line, on.stdout, plain.stdout)
+			t.Errorf("%s: got these words on a terminal:\n%s\nwant\n%s", line, on.stdout, plain.stdout)
 		}
 	}
 }

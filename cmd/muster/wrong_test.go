@@ -1,6 +1,6 @@
 package main
 
-// Wrong command lines as newcomers write them: each error names the word that is wrong, and what to write.
+// Wrong command lines as newcomers write them. Each error names the wrong word, and what to write instead.
 
 import (
 	"os"
@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// wrongLines are command lines in a directory with the files of TestWrongLines, and what their error says.
+// wrongLines are command lines in a directory with the files of TestErrorsOfNewcomersSayWhatToWrite, and what their error says.
 var wrongLines = []struct{ line, says string }{
 	{"submit nosuch.sh", "submit: nosuch.sh: no such file or directory; a command that only the node has goes after --"},
 	{"submit ./nosuch --lr 1", "submit: ./nosuch: no such file or directory"},
@@ -98,7 +98,7 @@ var wrongLines = []struct{ line, says string }{
 	{"jobs --states R", "no such flag: --states; use --state; "},
 }
 
-func TestWrongLines(t *testing.T) {
+func TestErrorsOfNewcomersSayWhatToWrite(t *testing.T) {
 	f := newFake(t, nil)
 	here := t.TempDir()
 	t.Chdir(here)

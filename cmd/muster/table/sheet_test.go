@@ -18,7 +18,7 @@ func sheetText(t *testing.T, room int, rows ...[]string) string {
 	return b.String()
 }
 
-func TestSheet(t *testing.T) {
+func TestSheetWrapsWords(t *testing.T) {
 	const long = "n1: has 2 × h100-80gb, none of them A100, and 3 of 8 cpus"
 	for _, c := range []struct {
 		name string
@@ -41,7 +41,7 @@ func TestSheet(t *testing.T) {
 	} {
 		got := sheetText(t, c.room, c.rows...)
 		if got != c.want {
-			t.Errorf("%s:\n%s\nwant\n%s", c.name, got, c.want)
+			t.Errorf("%s: got\n%s\nwant\n%s", c.name, got, c.want)
 		}
 		words := ""
 		for _, row := range c.rows {
@@ -82,7 +82,7 @@ func FuzzSheet(f *testing.F) {
 		}
 		for line := range strings.Lines(got) {
 			if room > 0 && Width(strings.TrimSuffix(line, "\n")) > max(room, 2*longest+len(gap)+len(hanging)) {
-				t.Errorf("with %d columns: %q", room, line)
+				t.Errorf("with %d columns: got a line that is too long: %q", room, line)
 			}
 		}
 	})

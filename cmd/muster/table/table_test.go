@@ -35,7 +35,7 @@ func text(t *testing.T, cols Columns[item], room int, pages ...[]item) string {
 	return b.String()
 }
 
-func TestRows(t *testing.T) {
+func TestRowsFitTheColumns(t *testing.T) {
 	long := strings.Repeat("long name ", 20)
 	for _, c := range []struct {
 		name string
@@ -55,18 +55,18 @@ func TestRows(t *testing.T) {
 		{"cut wide letters", columns[1:2], 9, [][]item{{{name: "日本語日本語"}}}, "NAME\n日本語日…\n"},
 	} {
 		if got := text(t, c.cols, c.room, c.in...); got != c.want {
-			t.Errorf("%s:\n%s\nwant\n%s", c.name, got, c.want)
+			t.Errorf("%s: got\n%s\nwant\n%s", c.name, got, c.want)
 		}
 	}
 }
 
-func TestPick(t *testing.T) {
+func TestColumnsAreChosenByName(t *testing.T) {
 	cols, err := columns.Pick("NAME:5,more, LastSeen")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got, want := text(t, cols, 0, []item{{name: "a long name"}, {name: "x"}}), "NAME   MORE  LAST SEEN\na lo…  more  2026\nx      more  2026\n"; got != want {
-		t.Errorf("%q, want %q", got, want)
+		t.Errorf("got %q, want %q", got, want)
 	}
 	const there = "; there are id, name, n, last-seen, why, more"
 	for list, says := range map[string]string{
@@ -78,14 +78,14 @@ func TestPick(t *testing.T) {
 		}
 	}
 	if want := "COLUMN     MEANING\nid         the id\nname       the name\nn          a number\nlast-seen  a time\nwhy        a sentence\nmore       only by its name\n"; columns.Help() != want {
-		t.Errorf("help:\n%s", columns.Help())
+		t.Errorf("help: got\n%s\nwant\n%s", columns.Help(), want)
 	}
 	if got := columns.Key(item{id: "a\n"}); got != "a·" {
-		t.Errorf("key %q", got)
+		t.Errorf("got key %q, want %q", got, "a·")
 	}
 }
 
-func TestSorter(t *testing.T) {
+func TestRowsAreSortedByColumns(t *testing.T) {
 	items := []item{{id: "a", n: 10}, {id: "b", n: 9}, {id: "c", n: 10}}
 	for list, want := range map[string]string{"n": "bac", "-n": "acb", "n:desc": "acb", "-n:desc": "bac", "n:asc,-id": "bca", "-id": "cba", "N,ID:desc": "bca"} {
 		order, err := columns.Sorter(list)
@@ -97,17 +97,17 @@ func TestSorter(t *testing.T) {
 			got += i.id
 		}
 		if got != want {
-			t.Errorf("%s: %s, want %s", list, got, want)
+			t.Errorf("%s: got %s, want %s", list, got, want)
 		}
 	}
 	for list, says := range map[string]string{"x": "no such column", "": "no such column", "n:down": "want asc or desc"} {
 		if _, err := columns.Sorter(list); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%q: %v", list, err)
+			t.Errorf("%q: got %v, want an error and err.Error() with %q", list, err, says)
 		}
 	}
 }
 
-func TestTemplate(t *testing.T) {
+func TestTemplatePrintsRows(t *testing.T) {
 	for format, want := range map[string]string{
 		"{{.ID}} {{.n}}":                             "a 7\n",
 		`{{.LastSeen}}\t{{$.id}}`:                    "2026\ta\n",
@@ -119,12 +119,12 @@ func TestTemplate(t *testing.T) {
 	} {
 		tpl, err := columns.Template(format)
 		if err != nil {
-			t.Errorf("%s: %v", format, err)
+			t.Errorf("%s: got %v, want no error", format, err)
 			continue
 		}
 		var b bytes.Buffer
 		if err := tpl.Rows(&b, []item{{id: "a", name: "x", n: 7}}); err != nil || b.String() != want {
-			t.Errorf("%s: %v, %q, want %q", format, err, b.String(), want)
+			t.Errorf("%s: got %v, %q, want %q", format, err, b.String(), want)
 		}
 	}
 	for format, says := range map[string]string{
@@ -132,7 +132,7 @@ func TestTemplate(t *testing.T) {
 		"{{.ID": "want a template such as '{{.id}}'", "{{nope .ID}}": `function "nope" not defined`, "": "want a template",
 	} {
 		if _, err := columns.Template(format); err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%s: %v, want %q", format, err, says)
+			t.Errorf("%s: got %v, want %q", format, err, says)
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/musterhq/muster/cmd/muster/table"
 )
 
-// glass is a terminal as this package needs one: it has two screens, goes to a place, and erases.
+// glass is a terminal with what this package needs: two screens, cursor positions, and erasing.
 type glass struct {
 	t      *testing.T
 	wide   int
@@ -29,7 +29,7 @@ type glass struct {
 	wrote  int
 	single bool // there is no alternate screen
 	broken error
-	// anything means that sequences of bubbletea are fine, too.
+	// anything means that sequences of bubbletea are accepted, too.
 	anything bool
 }
 
@@ -71,7 +71,7 @@ func (g *glass) Write(b []byte) (int, error) {
 		r := []rune(s)[0]
 		s = s[len(string(r)):]
 		if control := r < ' ' || r == 0x7f; control && (r != '\r' || !g.anything) {
-			g.t.Errorf("the terminal got %q", r)
+			g.t.Errorf("the terminal got %q, want printable text", r)
 		}
 		g.put(r)
 	}
@@ -90,7 +90,7 @@ func (g *glass) put(r rune) {
 	}
 	for i := range n {
 		if g.y < g.high {
-			g.screen()[g.y][g.x] = r * rune(1-i) // 0: the second half
+			g.screen()[g.y][g.x] = r * rune(1-i) // 0 stands for the second half
 		}
 		g.x++
 	}
@@ -125,7 +125,7 @@ func (g *glass) control(what, args string) {
 		if g.anything {
 			return
 		}
-		g.t.Errorf("the terminal got %s with %q", what, args)
+		g.t.Errorf("the terminal got %s with %q, want a known sequence", what, args)
 	}
 }
 
@@ -137,8 +137,8 @@ func (g *glass) shows() string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// Whatever was on the screen, it has the last frame. Names have letters about whose width terminals disagree.
-func TestCanvas(t *testing.T) {
+// Whatever was on the screen, it shows the last frame. Names have letters about whose width terminals disagree.
+func TestCanvasShowsTheLastFrame(t *testing.T) {
 	time.Local = time.UTC
 	f := sim()
 	f.nodes[1].Name, f.jobs[0].Name = "sim日本", "trai\u0301n👍"
@@ -175,16 +175,16 @@ func TestCanvas(t *testing.T) {
 				t.Fatal(err)
 			}
 			if g.second != c.on || g.wraps == c.on {
-				t.Fatalf("step %d: the alternate screen is %t, lines wrap: %t", i, g.second, g.wraps)
+				t.Fatalf("step %d: the alternate screen is %t, lines wrap: got %t, want the opposite of each other", i, g.second, g.wraps)
 			}
 			if want := wanted(lines, g); c.on && g.shows() != want {
-				t.Fatalf("step %d: the screen is\n%s\nwant\n%s", i, g.shows(), want)
+				t.Fatalf("step %d: got the screen\n%s\nwant\n%s", i, g.shows(), want)
 			}
 		}
 	}
 }
 
-// wanted is what a screen shows of some lines.
+// wanted returns what a screen shows of some lines.
 func wanted(lines []line, g *glass) string {
 	all := make([]string, 0, len(lines))
 	for _, l := range lines {
@@ -203,7 +203,7 @@ func wanted(lines []line, g *glass) string {
 }
 
 // The last letter of a line that fills the screen stays.
-func TestCanvasFullLine(t *testing.T) {
+func TestCanvasKeepsTheLastLetterOfAFullLine(t *testing.T) {
 	g := newGlass(t, 80, 24)
 	c := &canvas{out: g, paint: colours}
 	c.resize(80)
@@ -211,13 +211,13 @@ func TestCanvasFullLine(t *testing.T) {
 	full := strings.Repeat("0123456789", 8)
 	for _, l := range []line{{text(full)}, {text(full), text("")}, {text(full)}, {text(full[:79]), text("9"), text("")}, {text(full[:79]), {"9", bad}}} {
 		if _ = c.draw([]line{l}); g.shows() != full {
-			t.Errorf("%v: the screen is\n%s", l, g.shows())
+			t.Errorf("%v: want a full line, got the screen\n%s", l, g.shows())
 		}
 	}
 }
 
-// A terminal without an alternate screen goes on in an empty line below what was there.
-func TestCanvasSingleScreen(t *testing.T) {
+// On a terminal without an alternate screen the shell goes on in an empty line below the frame.
+func TestCanvasLeavesASingleScreenClean(t *testing.T) {
 	g := newGlass(t, 80, 24)
 	g.single = true
 	c := &canvas{out: g, paint: colours}
@@ -230,15 +230,15 @@ func TestCanvasSingleScreen(t *testing.T) {
 	_, _ = c.Write([]byte(ansi.ResetModeAltScreenSaveCursor + "$ ls"))
 	lines := strings.Split(g.shows(), "\n")
 	if len(lines) != 24 || lines[23] != "$ ls" || !strings.HasPrefix(lines[0], "muster top") || !g.wraps {
-		t.Errorf("the screen is\n%s", g.shows())
+		t.Errorf("got the screen\n%s\nwant the prompt in the last line", g.shows())
 	}
 	if most := len(ansi.SetModeAutoWrap+ansi.CursorPosition(1, 24)+ansi.EraseLineRight+ansi.ResetModeAltScreenSaveCursor) + len("$ ls"); g.wrote > most {
-		t.Errorf("%d bytes to leave, want %d", g.wrote, most) // nothing that the next program would have to end
+		t.Errorf("got %d bytes to leave, want at most %d", g.wrote, most) // nothing that the next program would have to undo
 	}
 }
 
 // While another program has the terminal nothing is drawn.
-func TestCanvasIsQuiet(t *testing.T) {
+func TestCanvasDrawsNothingForOtherPrograms(t *testing.T) {
 	g := newGlass(t, 80, 24)
 	c := &canvas{out: g, paint: attribute}
 	m := shown(sim(), 80, 24)
@@ -246,29 +246,29 @@ func TestCanvasIsQuiet(t *testing.T) {
 		m.update(ticked{}, noon.Add(time.Duration(i)*time.Minute))
 		c.resize(80)
 		if err := c.draw(m.drawn()); err != nil || g.wrote > 0 {
-			t.Fatalf("before the alternate screen is there: %d bytes, %v", g.wrote, err)
+			t.Fatalf("before the alternate screen is there: got %d bytes, %v, want 0", g.wrote, err)
 		}
 	}
 	_, _ = c.Write([]byte(ansi.SetModeAltScreenSaveCursor))
 	if want := wanted(m.drawn(), g); g.shows() != want {
-		t.Errorf("the screen is\n%s\nwant\n%s", g.shows(), want)
+		t.Errorf("got the screen\n%s\nwant\n%s", g.shows(), want)
 	}
 	g.wrote = 0
 	for range 10 {
 		_ = c.draw(m.drawn())
 	}
 	if g.wrote > 0 {
-		t.Errorf("%d bytes although nothing has changed", g.wrote)
+		t.Errorf("got %d bytes although nothing has changed, want 0", g.wrote)
 	}
 	g.broken = errors.New("hung up")
 	m.update(ticked{}, noon.Add(time.Hour))
 	if err := c.draw(m.drawn()); !errors.Is(err, g.broken) {
-		t.Errorf("a terminal that is gone: %v", err)
+		t.Errorf("a terminal that is gone: got %v, want %v", err, g.broken)
 	}
 }
 
-// A second later the clock and the times of tasks are other: only they are written.
-func TestCanvasWritesLittle(t *testing.T) {
+// A second later only the clock and the times of tasks have changed, and only they are written.
+func TestCanvasWritesOnlyChanges(t *testing.T) {
 	f := large(20, 8, 200)
 	m := shown(f, 200, 60)
 	g := newGlass(t, 200, 60)
@@ -285,23 +285,23 @@ func TestCanvasWritesLittle(t *testing.T) {
 		_ = c.draw(m.drawn())
 	}
 	if each := all.Len() / 60; each == 0 || each > whole/20 {
-		t.Errorf("%d bytes a second; the whole screen has %d", each, whole)
+		t.Errorf("got %d bytes a second, want at most a twentieth of the whole screen, %d", each, whole)
 	}
 }
 
-// A terminal that can is asked to show each change at once.
-func TestCanvasIsAtomic(t *testing.T) {
+// A terminal that supports it is asked to show each change at once.
+func TestCanvasUsesSynchronizedOutput(t *testing.T) {
 	var out bytes.Buffer
 	c := &canvas{out: &out, paint: bare}
 	c.resize(80)
 	s := screen{canvas: c}
 	if got := s.answered(nil, "a key"); got != "a key" {
-		t.Errorf("another message became %v", got)
+		t.Errorf("another message became %v, want it unchanged", got)
 	}
 	_, _ = c.Write([]byte(ansi.SetModeAltScreenSaveCursor))
 	_ = c.draw([]line{{text("one")}})
 	if strings.Contains(out.String(), ansi.SetModeSynchronizedOutput) {
-		t.Error("not all terminals can")
+		t.Error("want no synchronized output before the terminal has answered")
 	}
 	for _, r := range []struct {
 		mode  ansi.Mode
@@ -309,12 +309,12 @@ func TestCanvasIsAtomic(t *testing.T) {
 		can   bool
 	}{{ansi.ModeSynchronizedOutput, ansi.ModeNotRecognized, false}, {ansi.ModeUnicodeCore, ansi.ModeReset, false}, {ansi.ModeSynchronizedOutput, ansi.ModeReset, true}} {
 		if got := s.answered(nil, tea.ModeReportMsg{Mode: r.mode, Value: r.value}); got != nil || c.atomic != r.can {
-			t.Errorf("%v: %v, %t", r, got, c.atomic)
+			t.Errorf("%v: got %v, %t, want nil, %t", r, got, c.atomic, r.can)
 		}
 	}
 	out.Reset()
 	_ = c.draw([]line{{text("two")}})
 	if got := out.String(); !strings.HasPrefix(got, ansi.SetModeSynchronizedOutput) || !strings.HasSuffix(got, ansi.ResetModeSynchronizedOutput) {
-		t.Errorf("wrote %q", got)
+		t.Errorf("wrote %q, want it in one synchronized update", got)
 	}
 }

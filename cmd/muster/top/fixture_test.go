@@ -1,6 +1,6 @@
 package top
 
-// A cluster for the tests: simulated GPUs, and what runs on them.
+// A cluster for the tests: simulated GPUs, and the jobs on them.
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 
 var noon = time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC)
 
-// fake is a daemon that has hand-written documents.
+// fake is a daemon with hand-written documents.
 type fake struct {
 	nodes  []api.Node
 	gpus   []api.GPU
@@ -131,7 +131,7 @@ func waiting(n int, name, user string) api.Job {
 	}
 }
 
-// array is a job whose tasks are not told singly.
+// array is a job whose tasks are not reported singly.
 func array(n int, name, user string) api.Job {
 	j := waiting(n, name, user)
 	began := noon.Add(-30 * time.Second)
@@ -141,13 +141,13 @@ func array(n int, name, user string) api.Job {
 	return j
 }
 
-// shown returns a model that has loaded what the daemon has, on a screen of this size.
+// shown returns a model that has loaded the daemon's data, on a screen of this size.
 func shown(f *fake, width, height int) *model {
 	m := newModel("", time.Second)
 	m.update(sized{width, height}, noon)
 	m.update(opened{}, noon)
 	l := feed{f}.load(context.Background(), func(msg any) {
-		switch msg := msg.(type) { // as if they had come at noon
+		switch msg := msg.(type) { // as if they had arrived at noon
 		case hosts:
 			for _, list := range msg.devices {
 				for _, d := range list {
@@ -173,7 +173,7 @@ func shown(f *fake, width, height int) *model {
 	return m
 }
 
-// listAll has the model list everything.
+// listAll makes the model list everything.
 func listAll(m *model, f *fake, now time.Time) {
 	m.update(feed{f}.load(context.Background(), func(msg any) { m.update(msg, now) }), now)
 }

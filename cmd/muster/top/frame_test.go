@@ -40,7 +40,7 @@ func golden(t *testing.T, name, got string) {
 		t.Fatal(err)
 	}
 	if got != string(want) {
-		t.Errorf("%s:\n%s\nwant\n%s", name, got, want)
+		t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
 	}
 }
 
@@ -49,16 +49,16 @@ func fits(t *testing.T, what string, m *model) {
 	t.Helper()
 	lines := strings.Split(m.frame(bare), "\n")
 	if len(lines) > m.height {
-		t.Errorf("%s: %d lines on a screen of %d", what, len(lines), m.height)
+		t.Errorf("%s: got %d lines, want at most %d", what, len(lines), m.height)
 	}
 	for i, l := range lines {
 		if w := table.Width(l); w > m.width {
-			t.Errorf("%s: line %d has %d columns on a screen of %d: %q", what, i, w, m.width, l)
+			t.Errorf("%s: line %d has %d columns, want at most %d: %q", what, i, w, m.width, l)
 		}
 	}
 }
 
-func TestFrames(t *testing.T) {
+func TestFramesMatchFiles(t *testing.T) {
 	time.Local = time.UTC
 	for _, size := range [][2]int{{80, 24}, {200, 60}} {
 		for _, view := range []struct {
@@ -74,8 +74,8 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// On screens of any width the names of columns are whole: a column that has no room is left out.
-func TestColumnsFit(t *testing.T) {
+// On screens of any width the names of columns are whole: a column that does not fit is left out.
+func TestColumnsThatDoNotFitAreLeftOut(t *testing.T) {
 	time.Local = time.UTC
 	for width := leastWidth; width <= 220; width++ {
 		for _, view := range [][]string{nil, {"g"}} {
@@ -85,7 +85,7 @@ func TestColumnsFit(t *testing.T) {
 			fits(t, what, m)
 			for l := range strings.SplitSeq(m.frame(bare), "\n") {
 				if (strings.HasPrefix(l, " NODE") || strings.HasPrefix(l, " TASK")) && strings.Contains(l, "…") {
-					t.Errorf("%s: %s", what, l)
+					t.Errorf("%s: got a cut name of a column: %s", what, l)
 				}
 			}
 			if got := m.frame(bare); len(view) > 0 && width >= 100 && !strings.Contains(got, "(sim)") {
@@ -95,7 +95,7 @@ func TestColumnsFit(t *testing.T) {
 	}
 }
 
-func TestNodeLost(t *testing.T) {
+func TestLostNodesAreShown(t *testing.T) {
 	time.Local = time.UTC
 	m := shown(sim(), 80, 24)
 	later := noon.Add(2 * time.Minute)
@@ -115,7 +115,7 @@ func unreachable(j api.Job) *api.Job {
 }
 
 // Every size shows something that fits, and too small ones say so.
-func TestSizes(t *testing.T) {
+func TestFrameFitsAnySize(t *testing.T) {
 	f := sim()
 	for _, size := range [][2]int{{80, 24}, {80, 200}, {99, 24}, {100, 25}, {111, 30}, {120, 24}, {139, 40}, {300, 24}, {79, 24}, {80, 23}, {1, 1}, {10, 2}, {500, 300}} {
 		m := shown(f, 80, 24)
@@ -130,16 +130,16 @@ func TestSizes(t *testing.T) {
 		}
 		small := size[0] < leastWidth || size[1] < leastHeight
 		if says := strings.Contains(m.frame(bare), "needs 80×24"); says != small && size[0] > 20 {
-			t.Errorf("%v: says that it is too small: %v", size, says)
+			t.Errorf("%v: says that it is too small: got %v, want the opposite", size, says)
 		}
 		if !small && !strings.Contains(m.frame(bare), "NODE") {
-			t.Errorf("%v: no list", size)
+			t.Errorf("%v: got no list, want one", size)
 		}
 	}
 }
 
-// What is not known is a dash, and never zero.
-func TestUnknown(t *testing.T) {
+// Unknown values are dashes, and never zero.
+func TestUnknownValuesAreDashes(t *testing.T) {
 	f := sim()
 	for i := range f.gpus {
 		f.gpus[i].Utilization, f.gpus[i].MemoryUsed, f.gpus[i].Power, f.gpus[i].Temperature, f.gpus[i].ReadAt = -1, -1, 0, 0, nil
@@ -152,17 +152,17 @@ func TestUnknown(t *testing.T) {
 		frame := m.frame(bare)
 		for _, zero := range []string{" 0%", " 0W", " 0°C", "util"} {
 			if strings.Contains(frame, zero) {
-				t.Errorf("%q of what is not known:\n%s", zero, frame)
+				t.Errorf("got %q for an unknown value, want none:\n%s", zero, frame)
 			}
 		}
 		if !strings.Contains(frame, unknown) {
-			t.Errorf("no %s:\n%s", unknown, frame)
+			t.Errorf("want %s, got\n%s", unknown, frame)
 		}
 	}
 }
 
-// What others write reaches no terminal as it is.
-func TestHostileTexts(t *testing.T) {
+// Texts of other users never reach the terminal unchanged.
+func TestHostileTextsDoNotReachTheTerminal(t *testing.T) {
 	evil := "\x1b]52;c;aGk=\a\x1b[2J\u202e\u0085日本語\r\n\x9b31m\xff" + strings.Repeat("é\u0301", 500)
 	f := sim()
 	for i := range f.nodes {
@@ -213,21 +213,21 @@ func plainText(t *testing.T, frame string) {
 	}
 	for _, r := range strings.ReplaceAll(frame, "\n", "") {
 		if r < ' ' || r >= 0x7f && r < 0xa0 || r == '\u202e' {
-			t.Errorf("%q in %q", r, frame[:min(len(frame), 400)])
+			t.Errorf("got %q in %q, want printable text", r, frame[:min(len(frame), 400)])
 			return
 		}
 	}
 }
 
 // Without colours there are none; bold, faint and reverse stay.
-func TestNoColour(t *testing.T) {
+func TestFramesWithoutColoursHaveNone(t *testing.T) {
 	m := shown(sim(), 100, 30)
 	for _, c := range []string{"\x1b[3", "\x1b[1;3"} {
 		if strings.Contains(m.frame(attribute), c) {
-			t.Errorf("a colour: %q", c)
+			t.Errorf("got the colour %q, want none", c)
 		}
 		if c == "\x1b[3" && !strings.Contains(m.frame(colours), c) {
-			t.Error("no colours")
+			t.Error("got no colours, want some")
 		}
 	}
 	if strings.Contains(m.frame(bare), "\x1b") {
@@ -235,8 +235,8 @@ func TestNoColour(t *testing.T) {
 	}
 }
 
-// Without a terminal all rows are there, and no cell is cut.
-func TestOnce(t *testing.T) {
+// Without a terminal all rows are printed, and no cell is cut.
+func TestOutputWithoutATerminalHasAllRows(t *testing.T) {
 	f := sim()
 	f.jobs[0].Name = strings.Repeat("a-long-name-", 9)
 	for i := range 50 {
@@ -248,7 +248,7 @@ func TestOnce(t *testing.T) {
 	}
 	for _, want := range []string{f.jobs[0].Name, string(idOf(149)), "sim3", "3 nodes", "h100-80gb (sim)"} {
 		if !strings.Contains(got, want) {
-			t.Errorf("no %q in\n%s", want, got)
+			t.Errorf("want %q, got\n%s", want, got)
 		}
 	}
 	if strings.ContainsAny(got, "…\x1b›") {

@@ -1,6 +1,6 @@
 package top
 
-// What the whole program costs while it runs: a daemon of 500 nodes answers it over a socket.
+// The cost of the whole program while it runs: a daemon of 500 nodes answers it over a socket.
 
 import (
 	"context"
@@ -22,7 +22,7 @@ import (
 	"github.com/musterhq/muster/api"
 )
 
-// liveDaemon answers with texts that were made before, so that it costs as little as possible itself.
+// liveDaemon answers with texts that were prepared, so that it costs as little as possible itself.
 type liveDaemon struct {
 	*fake
 
@@ -46,7 +46,7 @@ func (d *liveDaemon) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// readings has the GPUs of the nodes in the request, each with a reading of this second.
+// readings has the GPUs of the requested nodes, each with a reading of this second.
 func (d *liveDaemon) readings(r *http.Request) (gpus []api.GPU) {
 	var nodes []string
 	if text := r.URL.Query().Get("node"); text != "" {
@@ -106,8 +106,8 @@ func cpuTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkLive measures the CPU of the program, with that of the daemon that feeds it, on a screen of 200×60. Daemons send
-// 50 changes a second in ten batches; those of earlier versions sent them singly.
+// BenchmarkLive measures the CPU time of the program, and of the daemon that feeds it, on a screen of 200×60. Daemons
+// send 50 changes a second in ten batches; those of earlier versions send them singly.
 func BenchmarkLive(b *testing.B) {
 	for _, x := range []struct {
 		name  string

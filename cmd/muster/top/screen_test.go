@@ -16,7 +16,7 @@ import (
 	"github.com/musterhq/muster/api"
 )
 
-// countedGlass counts what is written.
+// countedGlass counts the writes.
 type countedGlass struct {
 	*glass
 
@@ -28,11 +28,11 @@ func (c *countedGlass) Write(b []byte) (int, error) {
 	return c.glass.Write(b)
 }
 
-// The terminal is written to ten times a second at most, shows what there is, and is given back at the end. Memory is given
-// back after the listing and every 15 s.
-func TestScreen(t *testing.T) {
+// The terminal is written to at most ten times a second, shows the present state, and is restored at the end. Memory is
+// given back after the listing and every 15 s.
+func TestScreenIsRestoredAtTheEnd(t *testing.T) {
 	time.Local = time.UTC
-	signals := make(chan os.Signal, 1) // what watches for signals is not part of the bubble
+	signals := make(chan os.Signal, 1) // the goroutine that watches for signals is not part of the bubble
 	signal.Notify(signals, syscall.SIGWINCH)
 	defer signal.Stop(signals)
 	synctest.Test(t, func(t *testing.T) {
@@ -48,7 +48,7 @@ func TestScreen(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		if !c.second || !strings.Contains(c.shows(), "3 nodes · 12 GPUs") || !strings.Contains(c.shows(), "sweep") {
-			t.Errorf("the screen is\n%s", c.shows())
+			t.Errorf("want the cluster, got the screen\n%s", c.shows())
 		}
 		before := c.writes
 		for i := range 500 {
@@ -57,25 +57,25 @@ func TestScreen(t *testing.T) {
 			time.Sleep(20 * time.Millisecond)
 		}
 		if n := c.writes - before; n < 20 || n > 10*frames+1 {
-			t.Errorf("%d writes in 10 s", n)
+			t.Errorf("got %d writes in 10 s, want 20 to ten a second", n)
 		}
 		if n := rests.Load(); n != 1 {
-			t.Errorf("memory was given back %d times", n)
+			t.Errorf("got memory given back %d times, want 1", n)
 		}
 		time.Sleep(5 * time.Minute)
 		if n := rests.Load(); n < 19 || n > 22 {
-			t.Errorf("memory was given back %d times in five minutes", n)
+			t.Errorf("got memory given back %d times in five minutes, want 19 to 22", n)
 		}
 		end()
 		if err := <-done; err != nil || c.second || !c.wraps {
-			t.Errorf("after the end: %v, alternate screen %t, lines wrap %t", err, c.second, c.wraps)
+			t.Errorf("after the end: got %v, alternate screen %t, lines wrap %t, want no error, false, true", err, c.second, c.wraps)
 		}
-		time.Sleep(time.Minute) // until the last timers have gone off
+		time.Sleep(time.Minute) // until the last timers have fired
 	})
 }
 
-// However fast keys come, there are ten frames a second, and the last one shows what the last key did.
-func TestScreenOfManyKeys(t *testing.T) {
+// However fast keys arrive, there are ten frames a second, and the last one shows the effect of the last key.
+func TestManyKeysCauseFewFrames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &countedGlass{glass: newGlass(t, 100, 30)}
 		size := [2]int{100, 30}
@@ -95,24 +95,24 @@ func TestScreenOfManyKeys(t *testing.T) {
 			}
 		}
 		if c.writes > frames+1 {
-			t.Errorf("%d frames for 100 keys in a second", c.writes)
+			t.Errorf("got %d frames for 100 keys in a second, want at most %d", c.writes, frames+1)
 		}
 		s.Update(due{})
 		if last := len(s.model.lists.tasks) - 1; last < 1 || s.model.wishes[ofTasks].row != 0 || c.shows() != wanted(s.model.drawn(), c.glass) {
-			t.Errorf("row %d of %d is chosen; the screen is\n%s", s.model.wishes[ofTasks].row, last, c.shows())
+			t.Errorf("got row %d of %d, want 0; the screen is\n%s", s.model.wishes[ofTasks].row, last, c.shows())
 		}
 		size = [2]int{120, 40}
 		c.resize(120, 40)
 		time.Sleep(time.Second)
 		s.Update(tea.ResumeMsg{}) // it was stopped
 		if want := wanted(s.model.drawn(), c.glass); s.model.width != 120 || c.shows() != want {
-			t.Errorf("the screen is\n%s\nwant\n%s", c.shows(), want)
+			t.Errorf("got the screen\n%s\nwant\n%s", c.shows(), want)
 		}
 	})
 }
 
 // A terminal that is gone ends the view.
-func TestScreenGone(t *testing.T) {
+func TestViewEndsWithoutATerminal(t *testing.T) {
 	s := newScreen(t.Context(), Config{Refresh: time.Second, Size: func() (int, int) { return 80, 24 }}, feed{sim()}, brokenTerminal{})
 	s.canvas.on = true
 	if _, cmd := s.Update(resized{}); cmd == nil || cmd() != tea.Quit() {
