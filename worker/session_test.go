@@ -1,6 +1,6 @@
 package worker_test
 
-// R5: a Start or an answer to a Renew that was delayed by minutes does not count.
+// R5: a Start or an answer to a Renew that is minutes late does not count.
 
 import (
 	"slices"
@@ -12,7 +12,7 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-func TestR5SessionIsFreshWhenNoLeaseIsLive(t *testing.T) {
+func TestR5SessionIsNewWhenNoLeaseIsLive(t *testing.T) {
 	h := newHost(t, config(0))
 	h.round(worker.Up{Peer: amy})
 	h.says(amy, contract.Owns{Groups: []contract.GroupEpoch{{Group: group, Epoch: epoch(1)}}})
@@ -20,17 +20,17 @@ func TestR5SessionIsFreshWhenNoLeaseIsLive(t *testing.T) {
 	h.pass(6 * time.Second)
 	second := one[contract.Renew](h, amy)
 	if first.Session == second.Session || first.Session == 0 || second.Session == 0 {
-		t.Fatalf("sessions %v and %v of two requests without a lease", first.Session, second.Session)
+		t.Fatalf("two requests without a lease have the sessions %v and %v, want different ones", first.Session, second.Session)
 	}
-	// A late answer to the first request does not begin a lease.
+	// A late answer to the first request does not start a lease.
 	h.says(amy, answerTo(first, 1, true))
 	h.says(amy, offer(1, attempt(1, 1), cpu))
 	if c := one[contract.Commit](h, amy); c.Session != 0 {
-		t.Fatal("a session that was given up counts")
+		t.Fatal("an abandoned session counts")
 	}
 	h.says(amy, start(1, attempt(1, 1), first.Session, cpu))
 	if ev := one[contract.Event](h, amy); ev.Refused == "" {
-		t.Fatalf("started under a session that was given up: %+v", ev)
+		t.Fatalf("started under an abandoned session: %+v", ev)
 	}
 	h.says(amy, answerTo(second, 1, true))
 	h.says(amy, offer(2, attempt(2, 1), cpu))
@@ -41,7 +41,7 @@ func TestR5SessionIsFreshWhenNoLeaseIsLive(t *testing.T) {
 
 // The daemon is stopped (SIGSTOP) for longer than a lease. Messages that waited in its queues must not count, although
 // no timer has fired.
-func TestR5LapseIsSeenBeforeStartAndRenewed(t *testing.T) {
+func TestR5LapseIsNoticedBeforeStartAndRenewed(t *testing.T) {
 	for _, first := range []string{"start", "renewed"} {
 		t.Run(first, func(t *testing.T) {
 			h := newHost(t, config(0))
@@ -69,7 +69,7 @@ func TestR5LapseIsSeenBeforeStartAndRenewed(t *testing.T) {
 				t.Fatalf("event %+v, want a refusal", ev)
 			}
 			if h.records[attempt(1, 1)].Phase != contract.PhaseRefused {
-				t.Fatal("no tombstone")
+				t.Fatal("there is no tombstone")
 			}
 		})
 	}
@@ -81,7 +81,7 @@ func TestR5StartOfAnotherSessionIsRefused(t *testing.T) {
 	h.says(amy, offer(1, attempt(1, 1), cpu))
 	e := h.says(amy, start(1, attempt(1, 1), s+1, cpu))
 	if len(e.Start) > 0 || one[contract.Event](h, amy).Refused == "" {
-		t.Fatal("a start of another session was not refused")
+		t.Fatal("a Start of another session was not refused")
 	}
 	if f := h.core.View().Free; f.CPUs != 8 {
 		t.Fatalf("the refused attempt still holds something: %+v, want CPUs 8", f)
@@ -105,13 +105,13 @@ func TestR5LongLeaseDoesNotKeepASession(t *testing.T) {
 				t.Fatal("a Start of a lapsed session started a task")
 			}
 			if one[contract.Event](h, amy).Refused == "" {
-				t.Fatal("not refused")
+				t.Fatal("the Start was not refused")
 			}
 		})
 	}
 }
 
-func TestR5SessionThatWasNeverAnsweredIsNoLease(t *testing.T) {
+func TestR5SessionWithoutAnAnswerIsNoLease(t *testing.T) {
 	h := newHost(t, config(0))
 	h.round(worker.Up{Peer: amy})
 	h.says(amy, contract.Owns{Groups: []contract.GroupEpoch{{Group: group, Epoch: epoch(1)}}})
@@ -128,7 +128,7 @@ func TestR5SessionThatWasNeverAnsweredIsNoLease(t *testing.T) {
 	}
 }
 
-func TestR5RenewedOfAnotherSessionIsNoLease(t *testing.T) {
+func TestR5AnswerOfAnotherSessionIsNoLease(t *testing.T) {
 	h := newHost(t, config(0))
 	h.round(worker.Up{Peer: amy})
 	h.says(amy, contract.Owns{Groups: []contract.GroupEpoch{{Group: group, Epoch: epoch(1)}}})
@@ -142,7 +142,7 @@ func TestR5RenewedOfAnotherSessionIsNoLease(t *testing.T) {
 }
 
 // The disk works again only after the lease is over. The task that waited for it is not started.
-func TestR5LapseWhileTheDiskFails(t *testing.T) {
+func TestR5LapseWhileTheDiskFailsRefusesTheStart(t *testing.T) {
 	h := newHost(t, config(0))
 	s := h.meet(amy, 1)
 	h.says(amy, offer(1, attempt(1, 1), cpu))
@@ -157,12 +157,12 @@ func TestR5LapseWhileTheDiskFails(t *testing.T) {
 		t.Fatal("started without a lease")
 	}
 	if one[contract.Event](h, amy).Refused == "" {
-		t.Fatal("not refused")
+		t.Fatal("the Start was not refused")
 	}
 }
 
-// The daemon stands still until the lease is over by what it knows. An answer that came meanwhile is read first, and
-// grants the running task its lease from the time of the request.
+// The daemon is paused until the lease has ended by what it knows. An answer that came meanwhile is read first, and
+// extends the lease of the running task from the time of the request.
 func TestR3AnswerThatIsReadLateCounts(t *testing.T) {
 	for _, over := range []time.Duration{-time.Second, time.Second} {
 		h := newHost(t, config(0))
@@ -172,11 +172,11 @@ func TestR3AnswerThatIsReadLateCounts(t *testing.T) {
 		h.pass(contract.RenewEvery)
 		r := got[contract.Renew](h, amy)
 		asked := r[len(r)-1]
-		late := worker.BootTime(asked.Clock).Add(worker.SessionLease + over) // the lease of before is over since 20 s
+		late := worker.BootTime(asked.Clock).Add(worker.SessionLease + over) // the lease before ended 20 s ago
 		h.jump(late.Sub(h.now.Boot))
 		e := h.says(amy, answerTo(asked, 1, true))
 		if until, extended := e.Extend[a]; extended != (over < 0) || extended && until != worker.BootTime(asked.Clock).Add(worker.SessionLease) {
-			t.Errorf("read %s after the end of what it grants: extended %v until %v", over, extended, until)
+			t.Errorf("read %s after the end of what it grants: extended %v until %v, want it extended only before the end", over, extended, until)
 		}
 	}
 }

@@ -1,6 +1,6 @@
 package worker_test
 
-// The stories in testdata, in the language of package stories: a host, and the text that shows its turns. The flag
+// The stories in testdata, in the language of package stories: a host, and the text that shows its steps. The flag
 // -update writes the present outcomes into the files.
 
 import (
@@ -26,7 +26,7 @@ var update = flag.Bool("update", false, "write the present outcomes into the sto
 func TestStories(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
-		t.Fatalf("no stories: %v", err)
+		t.Fatalf("found no stories: %v", err)
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
@@ -54,8 +54,8 @@ type story struct {
 	renewals map[job.Peer]contract.Renew        // the newest
 	sessions []contract.Session                 // in the order in which they were made
 	running  map[job.Attempt]worker.DriverEvent // tasks in the driver
-	others   map[job.Peer]bool                  // that have offered jobs of their own group
-	owners   map[job.Peer]bool                  // those that have claimed the group; the others have one of their own
+	others   map[job.Peer]bool                  // peers that have offered jobs of their own group
+	owners   map[job.Peer]bool                  // peers that have claimed the group; each other one has a group of its own
 }
 
 func newStory(t *testing.T) *story {
@@ -134,7 +134,7 @@ func on(devices []string) string {
 	return " on " + strings.Join(devices, ",")
 }
 
-// turned writes the writes and the effects of a turn.
+// turned writes the writes and the effects of a step.
 func (s *story) turned(w worker.Writes, e worker.Effects) {
 	if !w.Empty() {
 		s.printf("%s", s.writesText(w))

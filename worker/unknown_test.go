@@ -1,6 +1,6 @@
 package worker_test
 
-// A GPU of which nothing is known: it is given to nobody, and nothing is concluded.
+// A GPU about which nothing is known: it is allocated to no task, and nothing is concluded.
 
 import (
 	"strings"
@@ -17,7 +17,7 @@ var unknowns = map[string]gpu.Status{
 	"lost":      {Utilization: -1, Health: gpu.Unhealthy, Detail: "lost", Unread: true},
 }
 
-func TestUnknownIsGivenToNobody(t *testing.T) {
+func TestUnknownGPUIsNotAllocated(t *testing.T) {
 	for name, s := range unknowns {
 		h, _ := real(t)
 		h.round(statusOf(gpu.Status{Health: gpu.Healthy}))
@@ -35,7 +35,7 @@ func TestUnknownIsGivenToNobody(t *testing.T) {
 	}
 }
 
-func TestUnknownIsNotSaved(t *testing.T) {
+func TestUnknownHealthIsNotSaved(t *testing.T) {
 	h, _ := real(t)
 	h.round(statusOf(unknowns["no answer"]))
 	h.boot()
@@ -44,9 +44,9 @@ func TestUnknownIsNotSaved(t *testing.T) {
 	}
 }
 
-// A person who resumes a lost GPU does not make the memory free that other programs use. One of unknown health stays
+// When a person resumes a lost GPU, memory that other programs use does not become free. A GPU of unknown health stays
 // unknown.
-func TestForeignMemoryOutlastsUnknown(t *testing.T) {
+func TestForeignMemoryStaysTakenWhileUnknown(t *testing.T) {
 	for name, s := range unknowns {
 		h, _ := real(t)
 		h.round(statusOf(gpu.Status{Health: gpu.Healthy, MemoryUsed: 40 << 30, Processes: []gpu.Process{{PID: 7, Memory: 40 << 30}}}))
@@ -55,15 +55,15 @@ func TestForeignMemoryOutlastsUnknown(t *testing.T) {
 		h.round(worker.DeviceRestored{UUID: "GPU-a"})
 		after := h.core.View().Free.GPUs
 		if after[0].UUID == "GPU-a" && after[0].Memory != before[0].Memory {
-			t.Errorf("%s: free %+v, before %+v", name, after, before)
+			t.Errorf("%s: free %+v, want %+v as before", name, after, before)
 		}
 		if s.Health == gpu.Unknown && (len(after) != 1 || quarantine(h) == "") {
-			t.Errorf("%s: given away by a person who cannot know: %+v", name, after)
+			t.Errorf("%s: allocated by the word of a person who cannot know: %+v", name, after)
 		}
 	}
 }
 
-func TestOldErrorsAreNotNewAfterUnknown(t *testing.T) {
+func TestOldErrorsAreNotNewAfterAnUnknownStatus(t *testing.T) {
 	for name, s := range unknowns {
 		h, _ := real(t)
 		old := statusOf(gpu.Status{Health: gpu.Healthy, ECC: 3})
@@ -81,7 +81,7 @@ func TestOldErrorsAreNotNewAfterUnknown(t *testing.T) {
 	}
 }
 
-func TestMemoryOfATaskIsNotBackWhileUnknown(t *testing.T) {
+func TestMemoryOfATaskStaysHeldWhileUnknown(t *testing.T) {
 	for name, s := range unknowns {
 		h, sched := real(t)
 		h.round(statusOf(gpu.Status{Health: gpu.Healthy}))
@@ -89,7 +89,7 @@ func TestMemoryOfATaskIsNotBackWhileUnknown(t *testing.T) {
 		h.round(exited(attempt(1, 1), 0))
 		h.round(statusOf(s))
 		if v := h.core.View(); len(v.Holders["GPU-a"]) != 1 {
-			t.Errorf("%s: released though nobody knows whether its memory is free", name)
+			t.Errorf("%s: released though it is unknown whether its memory is free", name)
 		}
 		h.pass(time.Minute)
 		h.round(statusOf(gpu.Status{Health: gpu.Healthy}))

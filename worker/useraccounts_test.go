@@ -68,15 +68,15 @@ func TestOffersForUsersWithoutAnAccount(t *testing.T) {
 	h.asks(1, "ada")
 	h.finds("ada", worker.Absent)
 	if d := one[contract.Decline](h, amy); !d.NoUser || !d.Never || d.Reason != (job.Reason{Word: job.ReasonNoMatch, Detail: "this node has no user ada"}) {
-		t.Fatalf("decline = %+v", d)
+		t.Fatalf("decline = %+v, want it for good, because the node has no user ada", d)
 	}
 	if who := h.asks(2, "ada"); len(who) != 0 {
 		t.Fatalf("looked up again: %v, want none", who)
 	}
 	if d := one[contract.Decline](h, amy); !d.NoUser {
-		t.Fatalf("decline = %+v", d)
+		t.Fatalf("decline = %+v, want NoUser", d)
 	}
-	h.pass(time.Minute) // the account is made
+	h.pass(time.Minute) // the account is created
 	if who := h.asks(3, "ada"); !slices.Equal(who, []string{"ada"}) {
 		t.Fatalf("after a minute looked up: %v, want %v", who, []string{"ada"})
 	}
@@ -87,8 +87,8 @@ func TestOffersForUsersWithoutAnAccount(t *testing.T) {
 	}
 }
 
-// A directory that does not answer, or fails, keeps no task from running. A late answer counts.
-func TestSlowLookups(t *testing.T) {
+// A directory that does not answer, or fails, does not stop tasks. A late answer counts.
+func TestSlowLookupDoesNotStopTasks(t *testing.T) {
 	h := inn(t)
 	h.asks(1, "ada")
 	h.pass(time.Second)
@@ -102,7 +102,7 @@ func TestSlowLookups(t *testing.T) {
 	h.says(amy, full) // queues
 	h.finds("ada", worker.Absent)
 	if d := one[contract.Decline](h, amy); !d.NoUser || d.Offer != 3 {
-		t.Fatalf("decline = %+v", d)
+		t.Fatalf("decline = %+v, want offer 3 with NoUser", d)
 	}
 	h.asks(4, "bob")
 	h.finds("bob", worker.Unknown)
@@ -113,8 +113,8 @@ func TestSlowLookups(t *testing.T) {
 	h.commits(1)
 }
 
-// An offer that was taken back, or whose scheduler is gone, gets no answer.
-func TestLookupsOfOffersThatAreGone(t *testing.T) {
+// An offer that was withdrawn, or whose scheduler has gone, gets no answer.
+func TestOffersThatAreGoneGetNoAnswer(t *testing.T) {
 	h := inn(t)
 	h.asks(1, "ada")
 	h.asks(2, "ada")
@@ -130,7 +130,7 @@ func TestLookupsOfOffersThatAreGone(t *testing.T) {
 	h.finds("eve", worker.Present) // nobody asked
 }
 
-// A scheduler that names ever new users has few looked up at a time, and few remembered.
+// If a scheduler always names new users, few are looked up at a time, and few are remembered.
 func TestLookupsAreBounded(t *testing.T) {
 	h := inn(t)
 	open, most := map[string]bool{}, 0
@@ -163,9 +163,9 @@ func TestLookupsAreBounded(t *testing.T) {
 	h.commits(1)
 }
 
-// A scheduler that makes up users, or offers thousands of tasks of a user who is being looked up, leaves the lookups and
-// places of the others to them: they are asked for, wait and are answered as without it.
-func TestLookupsOfOneSchedulerLeaveRoom(t *testing.T) {
+// A scheduler makes up users, or offers thousands of tasks of a user whose lookup is under way. The lookups and places
+// of others are not affected: their users are looked up, their offers wait and are answered as without it.
+func TestLookupsOfOneSchedulerDoNotDelayOthers(t *testing.T) {
 	h := inn(t)
 	founding, hers := job.FoundFrom(mallory, job.Founding{})
 	h.round(worker.Up{Peer: mallory})
@@ -194,7 +194,7 @@ func TestLookupsOfOneSchedulerLeaveRoom(t *testing.T) {
 		h.commits(0) // both wait
 		h.finds(user, worker.Absent)
 		if d := got[contract.Decline](h, amy); len(d) != 2 || !d[0].NoUser || !d[1].NoUser {
-			t.Fatalf("declines = %+v", d)
+			t.Fatalf("declines = %+v, want 2 with NoUser", d)
 		}
 	}
 	h.round(worker.Down{Peer: mallory})
@@ -202,11 +202,11 @@ func TestLookupsOfOneSchedulerLeaveRoom(t *testing.T) {
 		h.finds(fmt.Sprint("u", n), worker.Absent)
 	}
 	if n := worker.Sizes(h.core); n["offers.residents.open.of"]+n["offers.residents.held.of"] != 0 {
-		t.Errorf("counted without lookups: %v", n)
+		t.Errorf("without lookups there are still counts: %v", n)
 	}
 }
 
-// A scheduler that makes up users has its own ones forgotten for them, however many it makes up.
+// If a scheduler makes up users, only users of its own are forgotten for them, however many it makes up.
 func TestMadeUpUsersDisplaceNoOthers(t *testing.T) {
 	h := inn(t)
 	for n := range uint64(50) {
@@ -231,7 +231,7 @@ func TestMadeUpUsersDisplaceNoOthers(t *testing.T) {
 			t.Fatalf("looked up again: %v, want none", who)
 		}
 		if d := one[contract.Decline](h, amy); !d.NoUser {
-			t.Fatalf("decline = %+v", d)
+			t.Fatalf("decline = %+v, want NoUser", d)
 		}
 	}
 }

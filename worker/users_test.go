@@ -9,9 +9,9 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// An offer for a user whose tasks this host never runs is declined for good at once, whatever scheduler sends it and
-// even if it does not know of the rule.
-func TestOffersForUsersThatAreNotServed(t *testing.T) {
+// An offer for a user whose tasks this host never runs is declined for good at once, whatever scheduler sends it, even
+// one that does not know the rule.
+func TestOffersForUsersThatAreNotServedAreDeclined(t *testing.T) {
 	cfg := config(2)
 	self := cfg.Profile.Peer
 	for name, c := range map[string]struct {
@@ -41,7 +41,7 @@ func TestOffersForUsersThatAreNotServed(t *testing.T) {
 				return
 			}
 			if d := one[contract.Decline](h, c.from); !d.Never || d.Reason.Word != job.ReasonNoMatch || d.Reason.Detail != c.why {
-				t.Errorf("decline = %+v", d)
+				t.Errorf("decline = %+v, want it for good with the reason of the case", d)
 			}
 		})
 	}

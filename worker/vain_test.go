@@ -10,7 +10,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// wait lets time pass while the schedulers of these offers send them again.
+// wait lets time pass while the schedulers of these offers repeat them.
 func (h *host) wait(d time.Duration, offers ...contract.Offer) {
 	h.t.Helper()
 	for ; d > 0; d -= 10 * time.Second {
@@ -29,8 +29,8 @@ func single(number uint64, need job.Resources) contract.Offer {
 	return m
 }
 
-// Gangs that lack other hosts do not keep a single task from this one by turns.
-func TestGangsDoNotHoldByTurns(t *testing.T) {
+// Gangs that lack other hosts do not take turns in keeping a single task from this one.
+func TestGangsDoNotTakeTurnsInHolding(t *testing.T) {
 	h := newGangHost(t, 1)
 	first, second, other := member(1, 1, gpus(1)), member(2, 1, gpus(1)), single(90, gpus(1))
 	h.wait(10*time.Minute, first, second, other)
@@ -40,8 +40,8 @@ func TestGangsDoNotHoldByTurns(t *testing.T) {
 	}
 }
 
-// A gang that has held a place in vain gets it back at once if nobody else wants it.
-func TestGangGetsBackWhatNobodyWants(t *testing.T) {
+// A gang that has held a place in vain gets it back at once if no other task wants it.
+func TestGangGetsBackAPlaceThatNobodyWants(t *testing.T) {
 	h := newGangHost(t, 1)
 	m := member(1, 1, gpus(1))
 	h.wait(10*time.Minute, m)
@@ -53,8 +53,8 @@ func TestGangGetsBackWhatNobodyWants(t *testing.T) {
 	}
 }
 
-// A gang of a higher priority does not wait because one of a lower priority has held a place in vain.
-func TestVainPlacesAreThoseOfAPriority(t *testing.T) {
+// A gang with a higher priority does not wait because one with a lower priority has held a place in vain.
+func TestPlaceHeldInVainDoesNotDelayHigherPriorities(t *testing.T) {
 	h := newGangHost(t, 1)
 	low, high, other, runs := member(1, 1, gpus(1)), member(2, 1, gpus(1)), single(90, gpus(1)), single(91, gpus(1))
 	high.Priority++
@@ -70,8 +70,8 @@ func TestVainPlacesAreThoseOfAPriority(t *testing.T) {
 	}
 }
 
-// The time in which others go first is as long as the gang held its place.
-func TestOthersGoFirstForAsLong(t *testing.T) {
+// Others go first for as long as the gang held its place.
+func TestOthersGoFirstForAsLongAsAGangHeldItsPlace(t *testing.T) {
 	for _, c := range []struct {
 		after time.Duration
 		gang  bool // gets the place
@@ -93,9 +93,9 @@ func TestOthersGoFirstForAsLong(t *testing.T) {
 	}
 }
 
-// Where tasks go by age, gangs and single tasks go first in turns that grow. So gangs get room in the end even if single
-// tasks never cease to come.
-func TestGangsAndOthersTakeTurns(t *testing.T) {
+// If tasks are ordered by age, gangs and single tasks go first in turns that grow. So gangs get places in the end, even
+// if single tasks keep arriving.
+func TestGangsAndSingleTasksGoFirstInTurns(t *testing.T) {
 	h := newGangHost(t, 1)
 	gang, other, runs := member(1, 1, gpus(1)), single(90, gpus(1)), single(91, gpus(1))
 	won, n := map[bool]int{}, uint64(100)
@@ -125,8 +125,8 @@ func TestGangsAndOthersTakeTurns(t *testing.T) {
 	}
 }
 
-// Turns that have grown long are forgotten when no gang has held a place for long.
-func TestVainPlacesAreForgotten(t *testing.T) {
+// Turns that have grown long are forgotten when no gang has held a place for a long time.
+func TestPlacesHeldInVainAreForgotten(t *testing.T) {
 	h := newGangHost(t, 1)
 	gang, other := member(1, 1, gpus(1)), single(90, gpus(1))
 	for range 8 { // up to the middle of a turn of gangs
@@ -144,8 +144,8 @@ func TestVainPlacesAreForgotten(t *testing.T) {
 	}
 }
 
-// Where tasks go by levels there are no such turns: single tasks go first each time.
-func TestNoTurnsOfGangsWhereLevelsCount(t *testing.T) {
+// If tasks are ordered by levels there are no such turns: single tasks go first each time.
+func TestNoTurnsOfGangsInAnOrderByLevels(t *testing.T) {
 	h := newGangHost(t, 1)
 	other := single(90, gpus(1))
 	for i := range uint64(12) { // two hours: turns would have changed several times

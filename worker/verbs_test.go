@@ -73,9 +73,9 @@ func verbHost(s *story, c stories.Command) {
 	s.began = s.now
 }
 
-// bind PEER: the peer has taken the group over.
+// bind PEER: the peer has taken over the group.
 
-// owns PEER [term=N]: the peer owns the group since that term.
+// owns PEER [term=N]: the peer has owned the group since that term.
 func verbOwns(s *story, c stories.Command) {
 	s.owners[job.Peer(c.Arg(0))] = true
 	s.from(c, contract.Owns{Groups: []contract.GroupEpoch{{Group: group, Epoch: term(c)}}})
@@ -93,7 +93,7 @@ func (s *story) group(c stories.Command) job.Group {
 	return group + 1
 }
 
-// renewed PEER [term=N] [drop=JOB,...]: answers the newest Renew, and keeps all attempts but those of drop.
+// renewed PEER [term=N] [drop=JOB,...]: answers the newest Renew, and keeps all attempts except those of drop.
 func verbRenewed(s *story, c stories.Command) {
 	r := s.renewals[job.Peer(c.Arg(0))]
 	m := contract.Renewed{Group: r.Group, Epoch: term(c), Clock: r.Clock, Session: r.Session}
@@ -111,8 +111,8 @@ func need(c stories.Command) job.Resources {
 	}
 }
 
-// offer PEER JOB [cpus=N] [mem=SIZE] [gpus=N] [exclusive=1] [wait=D] [priority=N] [age=D] [user=NAME] [term=N] [again=1]: again is the
-// same offer again.
+// offer PEER JOB [cpus=N] [mem=SIZE] [gpus=N] [exclusive=1] [wait=D] [priority=N] [age=D] [user=NAME] [term=N]
+// [again=1]: again repeats the same offer.
 func verbOffer(s *story, c stories.Command) {
 	key := c.Arg(0) + " " + c.Arg(1)
 	if c.Options["again"] == "" {
@@ -165,8 +165,8 @@ func verbAck(s *story, c stories.Command) {
 	s.from(c, contract.Ack{Attempt: s.attempt(c, c.Arg(1)), Group: s.group(c), Epoch: term(c), N: uint64(n)})
 }
 
-// process JOB starting|started|exited|failed|lost [code=N] [signal=N] [detail=WORD] [host=yes]: what the driver reports. With
-// host=yes the host was the cause that it was not started.
+// process JOB starting|started|exited|failed|lost [code=N] [signal=N] [detail=WORD] [host=yes]: the report of the
+// driver. With host=yes it was the host's fault that it was not started.
 func verbProcess(s *story, c stories.Command) {
 	a := s.attempt(c, c.Arg(0))
 	e := worker.DriverEvent{Attempt: a, Kind: worker.DriverKind(c.Arg(1)), Detail: c.Options["detail"]}
@@ -222,7 +222,7 @@ func verbFault(s *story, c stories.Command) {
 	s.round(worker.DeviceFault{Fault: gpu.Fault{UUID: c.Arg(0), Text: gone, Severity: gpu.SeverityDevice}})
 }
 
-// status UUID [healthy=no] [mem=SIZE] [pid=N]: what the driver reports of the device now.
+// status UUID [healthy=no] [mem=SIZE] [pid=N]: the present report of the driver about the device.
 func verbStatus(s *story, c stories.Command) {
 	st := gpu.Status{UUID: c.Arg(0), Health: gpu.Healthy, MemoryUsed: c.Options.Size("mem", 0)}
 	if c.Options["healthy"] == "no" {
@@ -234,8 +234,8 @@ func verbStatus(s *story, c stories.Command) {
 	s.round(worker.DeviceStatus{Devices: []gpu.Status{st}})
 }
 
-// restart [JOB...] [boot=NAME] [unbegun=JOB]: restarts the daemon. The driver reports the jobs as it last did, and that it was
-// never asked to start one.
+// restart [JOB...] [boot=NAME] [unbegun=JOB]: restarts the daemon. The driver reports the jobs in their last state, and
+// that it was never asked to start one.
 func verbRestart(s *story, c stories.Command) {
 	var adopted worker.Adopted
 	for _, name := range c.Args {
@@ -249,7 +249,7 @@ func verbRestart(s *story, c stories.Command) {
 	s.bootWith(adopted)
 }
 
-// show: the attempts that are on disk, and what is free.
+// show: the attempts on disk, and what is free.
 func verbShow(s *story, _ stories.Command) {
 	for _, r := range s.core.Attempts() {
 		s.printf("%s: %s%s", s.name(r.Attempt), r.Phase, on(r.Devices))

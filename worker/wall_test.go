@@ -23,7 +23,7 @@ func clocks(t *testing.T, f func(t *testing.T, by time.Duration)) {
 	}
 }
 
-func TestEndAfterAStopWhenTheClockIsSet(t *testing.T) {
+func TestTaskEndedByAStopIsCancelledWhateverTheClock(t *testing.T) {
 	clocks(t, func(t *testing.T, by time.Duration) {
 		ways := map[job.State]func(h *host, a job.Attempt){
 			job.Cancelled: func(h *host, a job.Attempt) {
@@ -51,8 +51,8 @@ func TestEndAfterAStopWhenTheClockIsSet(t *testing.T) {
 	})
 }
 
-// A task that ended on its own before the Stop arrived is not CANCELLED, whatever the clock says.
-func TestEndBeforeAStopWhenTheClockIsSet(t *testing.T) {
+// A task that ended by itself before the Stop arrived is not CANCELLED, whatever the clock says.
+func TestTaskEndedBeforeAStopIsNotCancelledWhateverTheClock(t *testing.T) {
 	clocks(t, func(t *testing.T, by time.Duration) {
 		for code, want := range map[int]job.State{0: job.Succeeded, 3: job.Failed} {
 			h := newHost(t, config(1))
@@ -72,14 +72,14 @@ func TestEndBeforeAStopWhenTheClockIsSet(t *testing.T) {
 	})
 }
 
-func TestSlowFailuresAreSlowWhenTheClockIsSet(t *testing.T) {
+func TestSlowFailuresDoNotPauseTheHostWhateverTheClock(t *testing.T) {
 	clocks(t, func(t *testing.T, by time.Duration) {
 		for _, took := range []time.Duration{time.Minute, time.Second} {
 			r := newTries(t, 0)
 			for _, user := range []string{"ada", "bea", "ada", "cyd", "bea"} {
 				a, ok := r.taken(user, cpu)
 				if !ok {
-					t.Fatalf("not taken: %s", r.closed())
+					t.Fatalf("the task was not accepted: %s", r.closed())
 				}
 				r.round(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 42})
 				began := r.now.Wall
@@ -92,13 +92,13 @@ func TestSlowFailuresAreSlowWhenTheClockIsSet(t *testing.T) {
 				r.renew(amy)
 			}
 			if paused := r.closed() != ""; paused != (took < 30*time.Second) {
-				t.Errorf("failed after %v each: closed %q", took, r.closed())
+				t.Errorf("failed after %v each: closed %q, want a pause only for quick failures", took, r.closed())
 			}
 		}
 	})
 }
 
-func TestDrainDeadlineWhenTheClockIsSet(t *testing.T) {
+func TestDrainDeadlineHoldsWhateverTheClock(t *testing.T) {
 	clocks(t, func(t *testing.T, by time.Duration) {
 		h := newHost(t, config(1))
 		s := h.meet(amy, 1)
@@ -122,7 +122,7 @@ func TestDrainDeadlineWhenTheClockIsSet(t *testing.T) {
 }
 
 // If a drain is changed, only the last deadline counts.
-func TestDrainHasOneDeadline(t *testing.T) {
+func TestLastDeadlineOfADrainCounts(t *testing.T) {
 	h := newHost(t, config(1))
 	s := h.meet(amy, 1)
 	h.run(amy, 1, attempt(1, 1), s, gpus(1))
@@ -140,7 +140,7 @@ func TestDrainHasOneDeadline(t *testing.T) {
 }
 
 // A quarantine lasts as long as without a restart of the daemon, even if the wall clock is set meanwhile.
-func TestQuarantineOfAGPUWhenTheClockIsSet(t *testing.T) {
+func TestQuarantineOfAGPULastsWhateverTheClock(t *testing.T) {
 	clocks(t, func(t *testing.T, by time.Duration) {
 		healthy := statusOf(gpu.Status{Health: gpu.Healthy})
 		h, _ := real(t)
@@ -161,7 +161,7 @@ func TestQuarantineOfAGPUWhenTheClockIsSet(t *testing.T) {
 	})
 }
 
-func TestPauseOfAHostWhenTheClockIsSet(t *testing.T) {
+func TestPauseOfAHostLastsWhateverTheClock(t *testing.T) {
 	clocks(t, func(t *testing.T, by time.Duration) {
 		r := newTries(t, 0)
 		for _, user := range []string{"ada", "bea", "ada", "cyd", "bea"} {
@@ -184,7 +184,7 @@ func TestPauseOfAHostWhenTheClockIsSet(t *testing.T) {
 }
 
 // The same holds for a GPU that the driver does not list for a while.
-func TestQuarantineOfAMissingGPUWhenTheClockIsSet(t *testing.T) {
+func TestQuarantineOfAMissingGPULastsWhateverTheClock(t *testing.T) {
 	clocks(t, func(t *testing.T, by time.Duration) {
 		h, _ := real(t)
 		h.round(fault(gone))

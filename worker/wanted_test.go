@@ -20,7 +20,7 @@ func (h *host) wantSessions(want, unwant []job.Peer) {
 	}
 }
 
-func TestSessionIsWantedWhileAnAttemptLives(t *testing.T) {
+func TestSessionIsWantedUntilTheEndIsAcknowledged(t *testing.T) {
 	a, b := attempt(1, 1), attempt(2, 1)
 	h := newHost(t, config(2))
 	s := h.meet(amy, 1)
@@ -42,7 +42,7 @@ func TestSessionIsWantedWhileAnAttemptLives(t *testing.T) {
 		t.Fatalf("kept %+v, want none", h.records)
 	}
 	h.wantSessions(nil, []job.Peer{amy})
-	// A tombstone must be reported, too.
+	// A tombstone must be reported too.
 	h.says(amy, contract.Query{Attempt: attempt(3, 1), Group: group, Epoch: epoch(1), Store: store})
 	h.wantSessions([]job.Peer{amy}, nil)
 	h.says(amy, contract.Ack{Attempt: attempt(3, 1), N: 1}, contract.Query{Attempt: attempt(4, 1), Group: group, Epoch: epoch(1), Store: store})
@@ -78,7 +78,7 @@ func TestRestartedWorkerWantsSessionsWithOwners(t *testing.T) {
 	}
 }
 
-// A lease survives the restart of the worker if there is a session with the owner in time.
+// A lease survives a restart of the worker if there is a session with the owner in time.
 func TestRestartedWorkerRenewsItsLeases(t *testing.T) {
 	h := newHost(t, config(1))
 	s := h.meet(amy, 1)
@@ -97,7 +97,7 @@ func TestRestartedWorkerRenewsItsLeases(t *testing.T) {
 	}
 }
 
-func TestWantFollowsTheOwner(t *testing.T) {
+func TestNewOwnersSessionIsWanted(t *testing.T) {
 	h := newHost(t, config(1))
 	s := h.meet(amy, 1)
 	h.run(amy, 1, attempt(1, 1), s, gpus(1))
@@ -123,7 +123,7 @@ func TestOwnerIsNotDisplacedUnderItsEpoch(t *testing.T) {
 	}
 	h.says(mallory, contract.Ack{Attempt: a, Group: group, Epoch: epoch(1), N: 4})
 	if _, kept := h.records[a]; !kept {
-		t.Fatal("its acknowledgement counted")
+		t.Fatal("the acknowledgement of another member counted")
 	}
 }
 

@@ -1,6 +1,6 @@
 package runner
 
-// A runner that stood still: first it hears what has happened, then it judges.
+// A runner that was paused: first it reads what has happened, then it decides.
 
 import (
 	"testing"
@@ -12,9 +12,9 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-// TestRunnerThatStoodStill stops the runner until all leases are over by what it knows. Meanwhile one task exits with 0,
-// one is renewed, and of one nothing is heard.
-func TestRunnerThatStoodStill(t *testing.T) {
+// TestPausedRunnerReadsBeforeItDecides stops the runner until all leases are over by what it knows. Meanwhile one task exits with
+// 0, one is renewed, and about one there is no message.
+func TestPausedRunnerReadsBeforeItDecides(t *testing.T) {
 	t.Parallel()
 	const exits, renewed, silent = 1, 2, 3
 	const lease = 3 * sec
@@ -37,7 +37,7 @@ func TestRunnerThatStoodStill(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.ask(protocol.Request{Extend: []protocol.Extension{{Attempt: nameOf(renewed), Deadline: deadline + 600*sec, Skew: soon.Skew}}})
-	time.Sleep(deadline + lateBy - d.read().Boot) // real processes: only time makes their leases run out
+	time.Sleep(deadline + lateBy - d.read().Boot) // real processes: their leases end only as time passes
 	if err := unix.Kill(d.pid, unix.SIGCONT); err != nil {
 		t.Fatal(err)
 	}

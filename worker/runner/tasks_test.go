@@ -10,7 +10,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// sequences lists the legal sequences of phases, one a line.
+// sequences lists the legal sequences of phases, one in a line.
 var sequences = []string{
 	"queued spawning running ended gone",           // it ran, and left nothing
 	"queued spawning running lingering ended gone", // it left processes, which were killed
@@ -22,8 +22,8 @@ var sequences = []string{
 	"preparing gone",                               // an earlier runner has it
 }
 
-// TestPhases checks that the sequences above are legal, and that every legal move is part of one of them.
-func TestPhases(t *testing.T) {
+// TestLegalMovesAreThoseOfTheSequences checks that the sequences above are legal, and that every legal move is part of one of them.
+func TestLegalMovesAreThoseOfTheSequences(t *testing.T) {
 	t.Parallel()
 	used := map[[2]phase]bool{}
 	for _, sequence := range sequences {
@@ -35,11 +35,11 @@ func TestPhases(t *testing.T) {
 			to := phase(slices.Index(phaseNames[:], name))
 			used[[2]phase{k.phase, to}] = true
 			if !ts.move(k, to) {
-				t.Errorf("%s: cannot become %s: %s", sequence, name, log.String())
+				t.Errorf("%s: the move to %s is illegal: %s", sequence, name, log.String())
 			}
 		}
 		if len(ts.all)+len(ts.left)+ts.starting() != 0 {
-			t.Errorf("%s: not all is forgotten: %+v", sequence, ts)
+			t.Errorf("%s: not everything is removed at the end: %+v", sequence, ts)
 		}
 	}
 	for from, all := range nextPhases {
@@ -51,8 +51,8 @@ func TestPhases(t *testing.T) {
 	}
 }
 
-// TestIllegalMove checks that a move that is not in the table changes nothing and is logged.
-func TestIllegalMove(t *testing.T) {
+// TestIllegalMoveChangesNothing checks that a move that is not in the table changes nothing and is logged.
+func TestIllegalMoveChangesNothing(t *testing.T) {
 	t.Parallel()
 	for from := range phase(len(phaseNames)) {
 		for to := range phase(len(phaseNames)) {
@@ -63,7 +63,7 @@ func TestIllegalMove(t *testing.T) {
 			ts := newTasks(slog.New(slog.NewTextHandler(&log, nil)))
 			k := &task{name: "a", phase: from}
 			if ts.move(k, to) || k.phase != from || len(ts.all)+len(ts.left)+len(ts.mains) != 0 {
-				t.Errorf("%s to %s: was made", from, to)
+				t.Errorf("the illegal move from %s to %s was made", from, to)
 			}
 			if text := log.String(); !strings.Contains(text, "level=ERROR") || !strings.Contains(text, "from="+from.String()+" to="+to.String()) {
 				t.Errorf(`%s to %s: logged %q, want "level=ERROR" in it and %v in it`, from, to, text, "from="+from.String()+" to="+to.String())

@@ -1,7 +1,7 @@
 package runner
 
-// The watch under requests in every order: it sends at most one TERM, and the KILL in time. An end that has begun is
-// never taken back.
+// The watch with requests in every order: it sends at most one TERM, and the KILL in time. An end that has begun is
+// never withdrawn.
 
 import (
 	"fmt"
@@ -18,7 +18,7 @@ import (
 
 const sec = time.Second
 
-// play steps a watch at each time that the watch asks for, up to an end. It returns the signals by their time.
+// play steps a watch at each time that the watch requests, up to an end. It returns the signals by their time.
 func play(w *watch, from, to time.Duration) map[time.Duration]unix.Signal {
 	got := map[time.Duration]unix.Signal{}
 	for now := from; ; {
@@ -37,7 +37,7 @@ func play(w *watch, from, to time.Duration) map[time.Duration]unix.Signal {
 	}
 }
 
-func TestWatch(t *testing.T) {
+func TestWatchSendsSignalsInTime(t *testing.T) {
 	t.Parallel()
 	term, kill := unix.SIGTERM, unix.SIGKILL
 	tests := []struct {
@@ -159,7 +159,7 @@ func TestWatch(t *testing.T) {
 			t.Parallel()
 			w := newWatch(&tt.start, 100*sec)
 			if w.next() != 0 || w.step(100*sec) != 0 {
-				t.Fatal("a watch without a process asks for a step or sends a signal")
+				t.Fatal("a watch without a process requests a step or sends a signal")
 			}
 			w.started(100 * sec)
 			tt.do(&w)
@@ -179,9 +179,9 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestWatchKills makes random requests in random order. It checks what R4 needs: whatever was requested, a task that
-// is not on hold is killed by the last deadline that arrived in time.
-func TestWatchKills(t *testing.T) {
+// TestWatchKillsByTheLastDeadline makes random requests in random order. It checks what R4 needs: whatever the requests, a task that is
+// not on hold is killed by the last deadline that arrived in time.
+func TestWatchKillsByTheLastDeadline(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		now := 1000 * sec
@@ -191,7 +191,7 @@ func TestWatchKills(t *testing.T) {
 		s := protocol.Start{Deadline: now + drawn("lease") + 1, Lead: 10 * sec, Limit: drawn("limit"), Grace: drawn("grace")}
 		w := newWatch(&s, now)
 		w.started(now)
-		deadline, terms, killed := s.Deadline, 0, false // deadline as the owner's clock has it, less what this host missed
+		deadline, terms, killed := s.Deadline, 0, false // deadline by the owner's clock, less the time that this host missed
 		for range rapid.IntRange(1, 30).Draw(t, "steps") {
 			switch rapid.IntRange(0, 3).Draw(t, "what") {
 			case 0:
@@ -218,7 +218,7 @@ func TestWatchKills(t *testing.T) {
 				t.Fatalf("at %s, after the deadline %s: not killed", now, deadline)
 			}
 			if at := w.next(); !killed && (at == 0 || at > max(1, deadline)) {
-				t.Fatalf("next step at %s, after the deadline %s", at, deadline)
+				t.Fatalf("the next step is at %s, after the deadline %s", at, deadline)
 			}
 		}
 		if terms > 1 {
@@ -227,8 +227,8 @@ func TestWatchKills(t *testing.T) {
 	})
 }
 
-// TestWatchPaused pauses the host at 150 s, once or twice, while a lease runs.
-func TestWatchPaused(t *testing.T) {
+// TestWatchCountsPausesOfTheHost pauses the host at 150 s, once or twice, while a lease runs.
+func TestWatchCountsPausesOfTheHost(t *testing.T) {
 	t.Parallel()
 	term, kill := unix.SIGTERM, unix.SIGKILL
 	const plain, slept = "lease ran out", "lease ran out: this host was paused for %s, or its wall clock was set forward"
@@ -296,7 +296,7 @@ func TestWatchPaused(t *testing.T) {
 				w := newWatch(&tt.start, 100*sec)
 				if w.started(100 * sec); container && tt.start.Limit == 0 {
 					w = newWatch(&tt.start, 100*sec)
-					w.stage = watching // its image is still pulled
+					w.stage = watching // its image is still being pulled
 				}
 				tt.do(&w)
 				if got := play(&w, 150*sec, 10_000*sec); !maps.Equal(got, tt.want) {
@@ -316,7 +316,7 @@ func TestWatchPaused(t *testing.T) {
 	}
 }
 
-func TestWatchKillsAgain(t *testing.T) {
+func TestWatchKillsRemainingProcessesAgain(t *testing.T) {
 	t.Parallel()
 	w := newWatch(&protocol.Start{Hold: true}, 0)
 	w.started(1)
@@ -324,7 +324,7 @@ func TestWatchKillsAgain(t *testing.T) {
 	kills := 0
 	for now := w.next(); now < 10*sec; now = w.next() {
 		if w.step(now) != unix.SIGKILL {
-			t.Fatalf("at %s: no KILL for what is left", now)
+			t.Fatalf("at %s: no KILL for the remaining processes", now)
 		}
 		if w.next() <= now {
 			t.Fatalf("at %s: no wait before the next KILL", now)

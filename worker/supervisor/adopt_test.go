@@ -24,8 +24,8 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-// killDaemon starts a daemon in a process of its own, which starts the script. It kills the daemon as soon as the task
-// runs, and returns the task's pid.
+// killDaemon starts a daemon in its own process, which starts the script. It kills the daemon as soon as the task runs,
+// and returns the task's PID.
 func killDaemon(t *testing.T, mode, dir, script string) int {
 	t.Helper()
 	self, err := os.Executable()
@@ -56,7 +56,7 @@ func killDaemon(t *testing.T, mode, dir, script string) int {
 	return pid
 }
 
-// adoptedEnd returns the exit of the only adopted attempt. The exit may be in the journal before it is synced; then the
+// adoptedEnd returns the exit of the only adopted attempt. The exit may be in the journal before it is synced. Then the
 // runner still reports the attempt as running, and the exit follows as an event.
 func (r *rig) adoptedEnd() job.Exit {
 	r.t.Helper()
@@ -69,21 +69,21 @@ func (r *rig) adoptedEnd() job.Exit {
 	return r.expect(worker.DriverExited).Exit
 }
 
-func TestAdoptRunning(t *testing.T) {
+func TestRunningTaskIsAdopted(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, mode string) {
 		dir := testDir(t)
 		gate := filepath.Join(dir, "gate")
 		pid := killDaemon(t, mode, dir, fmt.Sprintf("echo before; while [ ! -e %s ]; do sleep 0.01; done; echo after; exit 9", gate))
 		if !alive(pid) {
-			t.Fatal("the task died with the daemon")
+			t.Fatal("the task ended with the daemon")
 		}
 		before := time.Now()
 		r := newRig(t, mode, dir, "1")
 		want := worker.DriverEvent{Attempt: r.attempt(1), Kind: worker.DriverStarted, PID: pid}
 		if len(r.found) == 1 {
 			if r.found[0].Isolation == "" {
-				t.Error("the isolation of the task is not known any more")
+				t.Error("the isolation of the task is unknown after the adoption")
 			}
 			want.Isolation, want.Began = r.found[0].Isolation, r.found[0].Began
 			if want.Began.IsZero() || !want.Began.Before(before) {
@@ -105,7 +105,7 @@ func TestAdoptRunning(t *testing.T) {
 	})
 }
 
-func TestAdoptEnded(t *testing.T) {
+func TestEndedTaskIsAdopted(t *testing.T) {
 	t.Parallel()
 	dir := testDir(t)
 	gate := filepath.Join(dir, "gate")
@@ -117,7 +117,7 @@ func TestAdoptEnded(t *testing.T) {
 		_, err := protocol.Dir(dir).FindEnd(attemptIn(dir, 1))
 		return err == nil
 	})
-	for range 2 { // an exit that was not forgotten is reported each time
+	for range 2 { // an exit is reported each time until it is forgotten
 		r := newRig(t, "groups", dir, "1")
 		if e := r.adoptedEnd(); e.Code != 9 {
 			t.Fatalf("%+v, want Code 9", e)
@@ -146,7 +146,7 @@ func TestAdoptEnded(t *testing.T) {
 	}
 }
 
-// TestRunningTaskIsNotTakenForEnded asks a daemon that was just started for a task whose runner it has not reached yet.
+// TestRunningTaskIsNotTakenForEnded asks a new daemon for a task whose runner it has not reached yet.
 func TestRunningTaskIsNotTakenForEnded(t *testing.T) {
 	t.Parallel()
 	dir := testDir(t)
@@ -186,7 +186,7 @@ func TestRunningTaskIsNotTakenForEnded(t *testing.T) {
 	}
 }
 
-// No daemon runs when the time limit, and then the grace, is over. The runner sends TERM and KILL on its own.
+// No daemon runs when the time limit and then the grace end. The runner sends TERM and KILL by itself.
 func TestTimeLimitIsEnforcedWithoutADaemon(t *testing.T) {
 	t.Parallel()
 	dir := testDir(t)
@@ -219,7 +219,7 @@ func killRunner(t *testing.T, dir string, n int) {
 
 const hiding = `( setsid sh -c 'trap "" TERM; echo $$ >%s; sleep 1000; echo' & ); while [ ! -s %[1]s ]; do sleep 0.01; done; sleep 1000`
 
-func TestRunnerKilled(t *testing.T) {
+func TestTasksEndWithTheirRunner(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, mode string) {
 		dir := testDir(t)
@@ -242,7 +242,7 @@ func TestRunnerKilled(t *testing.T) {
 	})
 }
 
-func TestBothKilled(t *testing.T) {
+func TestTasksEndWithTheirDaemonAndRunner(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, mode string) {
 		dir := testDir(t)
@@ -261,13 +261,13 @@ func TestBothKilled(t *testing.T) {
 }
 
 // A runner is killed while it gets tasks. The end of each task is reported once, and no task runs twice.
-func TestStartsSurviveTheRunner(t *testing.T) {
+func TestStartsSurviveTheDeathOfARunner(t *testing.T) {
 	t.Parallel()
 	dir := testDir(t)
 	r := newRig(t, "groups", dir, "1")
 	log := filepath.Join(dir, "log")
 	const n = 60
-	if e := r.run(r.task(n, "true")); e.State != job.Succeeded { // then a runner runs
+	if e := r.run(r.task(n, "true")); e.State != job.Succeeded { // so that a runner runs
 		t.Fatalf("%+v, want State %v", e, job.Succeeded)
 	}
 	for i := range n {
@@ -302,7 +302,7 @@ func TestStartsSurviveTheRunner(t *testing.T) {
 	}
 }
 
-func TestNewVersionDrainsOld(t *testing.T) {
+func TestRunnerOfAnOldVersionEndsWithItsTasks(t *testing.T) {
 	t.Parallel()
 	dir := testDir(t)
 	gate := filepath.Join(dir, "gate")
@@ -330,7 +330,7 @@ func TestNewVersionDrainsOld(t *testing.T) {
 	})
 }
 
-// A runner without tasks ends with its daemon. One with a task stays, and the next daemon finds it.
+// A runner without tasks ends with its daemon. A runner with a task stays, and the next daemon finds it.
 func TestRunnerEndsWithItsDaemon(t *testing.T) {
 	t.Parallel()
 	dir := testDir(t)
@@ -354,7 +354,7 @@ func TestRunnerEndsWithItsDaemon(t *testing.T) {
 	})
 }
 
-func TestIdleRunnerEnds(t *testing.T) {
+func TestRunnerWithoutTasksEnds(t *testing.T) {
 	t.Parallel()
 	dir := testDir(t)
 	r := newRig(t, "groups", dir, "1")
@@ -368,8 +368,8 @@ func TestIdleRunnerEnds(t *testing.T) {
 	})
 }
 
-// The kernel ends all processes of a task with its runner, though no daemon is there: also those that have left their
-// session and their parents.
+// The kernel ends all processes of a task with its runner, even without a daemon. That includes processes that have
+// left their session and their parents.
 func TestNothingOutlivesTheRunner(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, mode string) {
@@ -378,7 +378,7 @@ func TestNothingOutlivesTheRunner(t *testing.T) {
 		main := killDaemon(t, mode, dir, fmt.Sprintf(hiding, at))
 		hidden := writerOf(t, at)
 		if hidden == 0 || !alive(hidden) {
-			t.Fatalf("process %d of the task does not live", hidden)
+			t.Fatalf("process %d of the task is not alive", hidden)
 		}
 		if info, err := protocol.Dir(dir).ReadInfo(1); err != nil || !info.PIDNamespace {
 			t.Skipf("no PID namespaces on this host: %+v, %v", info, err)

@@ -17,7 +17,8 @@ import (
 	"github.com/musterhq/muster/worker/output"
 )
 
-// nobodys returns a rig and a directory of the user nobody, for whom it runs tasks. No start is given up for being slow.
+// nobodys returns a rig, and a directory of the user nobody, for whom it runs tasks. No start is abandoned for being
+// slow.
 func nobodys(t *testing.T) (*rig, string) {
 	t.Helper()
 	r := rigForOthersIn(t, patientMode)
@@ -33,7 +34,7 @@ func nobodys(t *testing.T) (*rig, string) {
 
 // A program that its user can change gets the same arguments, environment and limits as any other, and its exit code is
 // reported.
-func TestProgramsThatUsersCanChange(t *testing.T) {
+func TestProgramsOfUsersRunLikeAllOthers(t *testing.T) {
 	t.Parallel()
 	r, own := nobodys(t)
 	sh, err := os.ReadFile("/bin/sh")
@@ -85,8 +86,8 @@ func TestProgramsThatUsersCanChange(t *testing.T) {
 	}
 }
 
-// A user's file system answers until a program is executed, and then hangs. Only the user's task hangs.
-func TestProgramThatHangsWhenExecuted(t *testing.T) {
+// A user's file system answers until a program is executed, and then hangs. Only this task hangs.
+func TestProgramThatHangsDelaysOnlyItsTask(t *testing.T) {
 	t.Parallel()
 	r, own := nobodys(t)
 	program, abort := fuseProgram(t, own)
@@ -104,7 +105,7 @@ func TestProgramThatHangsWhenExecuted(t *testing.T) {
 			started = true
 		case e.Kind == worker.DriverExited && e.Attempt != hung.Attempt && e.Exit.State == job.Succeeded:
 			ended++
-		case e.Kind == worker.DriverStarting: // on a slow machine any start may be slow, and says so
+		case e.Kind == worker.DriverStarting: // on a slow machine any start may be slow, and reports it
 		case e.Kind != worker.DriverStarted:
 			t.Fatalf("event %+v, want Kind %v", e, worker.DriverStarted)
 		}
@@ -130,7 +131,7 @@ const (
 )
 
 // fuseProgram returns the path of a program on a FUSE file system. The file system serves the first open, which is the
-// check before the start, and answers nothing after that.
+// check before the start, and answers nothing afterwards.
 func fuseProgram(t *testing.T, dir string) (path string, abort func()) {
 	t.Helper()
 	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)

@@ -21,7 +21,7 @@ import (
 
 const inFlight = 32
 
-// cpuOf returns the CPU time of this process or of the children that it has reaped.
+// cpuOf returns the CPU time of this process, or of the children that it has reaped.
 func cpuOf(b *testing.B, who int) time.Duration {
 	var u unix.Rusage
 	if err := unix.Getrusage(who, &u); err != nil {
@@ -42,7 +42,7 @@ func cpuTree(b *testing.B, dir string) time.Duration {
 	}
 	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 	var ticks int64
-	for _, f := range fields[11:15] { // user and system, its own and that of its children
+	for _, f := range fields[11:15] { // user and system time, its own and that of its children
 		n, err := strconv.ParseInt(f, 10, 64)
 		if err != nil {
 			b.Fatal(err)
@@ -83,14 +83,14 @@ func BenchmarkTasks(b *testing.B) {
 	for _, name := range append([]string{"private"}, modes...) {
 		b.Run(name, func(b *testing.B) {
 			dir, mode := "", name
-			if name == "private" { // tasks have a /tmp of their own
+			if name == "private" { // tasks have a private /tmp
 				dir, mode = dirElsewhere(b), "groups"
 			} else {
 				dir = testDir(b)
 			}
 			r := newRig(b, mode, dir, "1")
 			r.start(r.task(0, "/bin/true"))
-			for r.next().Kind != worker.DriverExited { // then the runner runs
+			for r.next().Kind != worker.DriverExited { // so that the runner runs
 			}
 			begun := cpuTree(b, dir)
 			slots := make(chan struct{}, inFlight)

@@ -14,7 +14,7 @@ import (
 	"github.com/musterhq/muster/worker/output"
 )
 
-func TestCopies(t *testing.T) {
+func TestOutputIsCopiedToFilesOfTheUser(t *testing.T) {
 	t.Parallel()
 	dir := testDir(t)
 	r := newRig(t, "groups", dir, "1")
@@ -61,7 +61,7 @@ func TestCopies(t *testing.T) {
 	none.Spec.Output = filepath.Join(dir, "no", "such", "dir")
 	r.start(none)
 	if e := r.next().Exit; e.State != job.Failed || e.Started || !strings.Contains(e.Reason, "output file "+none.Spec.Output+": no such file or directory") {
-		t.Errorf("%+v", e)
+		t.Errorf("got %+v, want a failed task that never started, because the output file is missing", e)
 	}
 
 	full := r.shell(3, "head -c 300000 /dev/zero; echo end")
@@ -77,8 +77,8 @@ func TestCopies(t *testing.T) {
 	}
 }
 
-// A copy is written with the rights of the task's user, and not with those of root.
-func TestCopyAsUser(t *testing.T) {
+// A copy is written with the rights of the task's user, not with those of root.
+func TestCopyHasTheRightsOfTheUser(t *testing.T) {
 	t.Parallel()
 	r := rigForOthers(t)
 	own, other := filepath.Join(r.dir, "own"), filepath.Join(r.dir, "other")
@@ -106,7 +106,7 @@ func TestCopyAsUser(t *testing.T) {
 	k.User, k.Spec.Output = "nobody", filepath.Join(other, "o")
 	r.start(k)
 	if e := r.next().Exit; e.Started || !strings.Contains(e.Reason, "permission denied") {
-		t.Errorf("%+v", e)
+		t.Errorf("got %+v, want permission denied before the start", e)
 	}
 	k = r.shell(2, fmt.Sprintf("touch %s/as-root", other))
 	k.User = "root"

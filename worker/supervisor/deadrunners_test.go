@@ -26,7 +26,7 @@ func TestFilesOfDeadRunnersAreRemoved(t *testing.T) {
 		r.run(k)
 		hosts := strings.TrimSpace(r.output(k.Attempt, output.Stdout))
 		if _, err := os.Stat(hosts); err != nil {
-			t.Fatalf("hostfile of a living runner: %v", err)
+			t.Fatalf("the hostfile of a living runner was removed: %v", err)
 		}
 		info, err := dir.ReadInfo(n)
 		if err != nil {

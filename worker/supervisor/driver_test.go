@@ -21,7 +21,7 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-func TestExits(t *testing.T) {
+func TestExitOfEachScript(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, mode string) {
 		r := newRig(t, mode, testDir(t), "1")
@@ -38,10 +38,10 @@ func TestExits(t *testing.T) {
 		} {
 			got := r.run(r.shell(i, tt.script))
 			if got.Began.IsZero() || got.Ended.Before(got.Began) || !got.Started {
-				t.Errorf("%q: times of %+v", tt.script, got)
+				t.Errorf("%q: times of %+v, want a start and a later end", tt.script, got)
 			}
 			if got.Isolation == "" || mode == "nogroups" && !strings.HasPrefix(got.Isolation, "process group") {
-				t.Errorf("%q: isolation %q", tt.script, got.Isolation)
+				t.Errorf("%q: isolation %q, want that of the mode", tt.script, got.Isolation)
 			}
 			got.Began, got.Ended, got.Started, got.Isolation = time.Time{}, time.Time{}, false, ""
 			if got != tt.want {
@@ -54,7 +54,7 @@ func TestExits(t *testing.T) {
 	})
 }
 
-func TestNeverStarted(t *testing.T) {
+func TestTaskThatCannotStartFails(t *testing.T) {
 	t.Parallel()
 	dir := testDir(t)
 	r := newRig(t, "groups", dir, "1")
@@ -88,7 +88,7 @@ func TestNeverStarted(t *testing.T) {
 	}
 }
 
-func TestEnvironment(t *testing.T) {
+func TestTaskHasItsEnvironment(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "groups", testDir(t), "1")
 	k := r.shell(0, `pwd; echo "$MUSTER_SCRATCH"; cat "$MUSTER_HOSTFILE"; env | cut -d= -f1 | sort | tr '\n' ' '`)
@@ -103,12 +103,12 @@ func TestEnvironment(t *testing.T) {
 		want = "HOME " + strings.TrimSuffix(want, " ") + " USER "
 	}
 	if len(lines) != 4 || lines[0] != scratch || lines[1] != scratch || lines[2] != "10.0.0.1 slots=2" || lines[3] != want {
-		t.Errorf("the task saw %q", lines)
+		t.Errorf("the task saw %q, want its directories, the hostfile and the rest of its environment", lines)
 	}
 }
 
-// A member of a gang has a host file of its own, which is gone with its directory. Tasks of one host share one.
-func TestHostfiles(t *testing.T) {
+// A member of a gang has its own host file, which is removed with its directory. Single tasks of a host share one.
+func TestMembersOfAGangHaveTheirOwnHostfiles(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "groups", testDir(t), "1")
 	var paths []string
@@ -123,16 +123,16 @@ func TestHostfiles(t *testing.T) {
 			t.Errorf("%s: %q, want %q", path, text, hosts)
 		}
 		if own := filepath.Dir(path) == protocol.Dir(r.dir).Task(k.Attempt); own != (i >= 2) {
-			t.Errorf("task %d has %s", i, path)
+			t.Errorf("task %d has %s, want its own only for a member of a gang", i, path)
 		}
 		paths = append(paths, path)
 	}
 	if paths[0] != paths[1] {
-		t.Errorf("two tasks of one host have %q", paths[:2])
+		t.Errorf("two tasks of one host have %q, want the same", paths[:2])
 	}
 }
 
-func TestWorkdirAndPath(t *testing.T) {
+func TestProgramIsFoundFromTheWorkingDirectory(t *testing.T) {
 	t.Parallel()
 	dir := testDir(t)
 	r := newRig(t, "groups", dir, "1")
@@ -154,16 +154,16 @@ func TestWorkdirAndPath(t *testing.T) {
 	}
 }
 
-func TestTail(t *testing.T) {
+func TestTailIsTheEndOfTheOutput(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "groups", testDir(t), "1")
 	got := r.run(r.shell(0, `i=0; while [ $i -lt 2000 ]; do echo "öä $i"; i=$((i+1)); done >&2; printf '\377' >&2`))
 	if len(got.Tail) > job.TailBytes || len(got.Tail) < job.TailBytes-3 || !strings.HasSuffix(got.Tail, "öä 1999\n?") {
-		t.Errorf("tail of %d bytes ends in %q", len(got.Tail), got.Tail[max(0, len(got.Tail)-20):])
+		t.Errorf("tail of %d bytes ends in %q, want whole characters up to the cut", len(got.Tail), got.Tail[max(0, len(got.Tail)-20):])
 	}
 }
 
-func TestHundredTasks(t *testing.T) {
+func TestRunnerRunsAHundredTasks(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, mode string) {
 		r := newRig(t, mode, testDir(t), "1")
@@ -218,7 +218,7 @@ func memoryOf(t testing.TB, pid int) string {
 	return strings.Join(got, ", ")
 }
 
-func TestFollow(t *testing.T) {
+func TestFollowedOutputArrivesWhileTheTaskRuns(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "groups", testDir(t), "1")
 	gate := filepath.Join(r.dir, "gate")
@@ -267,7 +267,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-func TestHas(t *testing.T) {
+func TestHasIsTrueWhileTheTaskRuns(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "groups", testDir(t), "1")
 	k := r.task(0, "true")
@@ -279,7 +279,7 @@ func TestHas(t *testing.T) {
 	select {
 	case <-next:
 	default:
-		t.Error("next was not closed by a start")
+		t.Error("a start did not close next")
 	}
 	r.expect(worker.DriverStarted)
 	r.expect(worker.DriverExited)
@@ -313,8 +313,8 @@ func TestFollowEndsWithContext(t *testing.T) {
 	}
 }
 
-// A task writes more to stdout than can be read at once, and then a word to stderr. The word stays behind the stdout.
-func TestOrder(t *testing.T) {
+// A task writes more to stdout than can be read at once, and then a word to stderr. The word stays after the stdout.
+func TestOutputKeepsItsOrder(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "groups", testDir(t), "1")
 	for i := range 5 {

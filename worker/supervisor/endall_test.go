@@ -14,9 +14,9 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-// A daemon that stops for good ends all tasks: those that hold too, and those that ignore TERM, also if their runner stands
-// still.
-func TestEndAll(t *testing.T) {
+// A daemon that stops for good ends all tasks: tasks on hold, tasks that ignore TERM, and tasks of a runner that is
+// stopped.
+func TestEndAllEndsAllTasks(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode string) {
 		for _, still := range []bool{false, true} {
 			t.Run(fmt.Sprintf("runner stands still %t", still), func(t *testing.T) {
@@ -47,7 +47,7 @@ func TestEndAll(t *testing.T) {
 				}
 				for _, pid := range pids {
 					if alive(pid) {
-						t.Errorf("process %d runs on", pid)
+						t.Errorf("process %d is still alive", pid)
 					}
 				}
 				await(t, "end of the runner", func() bool { return len(runnersOf(t, r.dir)) == 0 })
@@ -56,8 +56,8 @@ func TestEndAll(t *testing.T) {
 	})
 }
 
-// In a copy of the directory, the lock files name runners that are none of this daemon.
-func TestEndAllLeavesTheOriginalAlone(t *testing.T) {
+// In a copy of the directory, the lock files name runners that do not belong to this daemon.
+func TestEndAllOfACopyLeavesTheOriginalAlone(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "groups", testDir(t), "1")
 	r.start(r.task(1, "sleep", "1000"))
@@ -84,6 +84,6 @@ func TestEndAllLeavesTheOriginalAlone(t *testing.T) {
 		t.Error("the task of the original was ended")
 	}
 	if err := EndAll(t.Context(), filepath.Join(to, "none"), nil, slog.New(slog.DiscardHandler)); err != nil {
-		t.Errorf("a daemon that has run nothing: %v", err)
+		t.Errorf("EndAll of a daemon that has run nothing: %v", err)
 	}
 }

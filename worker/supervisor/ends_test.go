@@ -1,6 +1,6 @@
 package supervisor
 
-// Every way to end a task. No process of it is left afterwards.
+// Each way to end a task. No process of it is left afterwards.
 
 import (
 	"fmt"
@@ -26,7 +26,7 @@ func (r *rig) ready(a job.Attempt) {
 	await(r.t, "task to be ready", func() bool { return strings.HasPrefix(r.output(a, output.Stdout), "ready\n") })
 }
 
-func TestStop(t *testing.T) {
+func TestStoppedTaskEnds(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, mode string) {
 		r := newRig(t, mode, testDir(t), "1")
@@ -58,14 +58,14 @@ func TestStop(t *testing.T) {
 			t.Errorf("%+v, want State %v, Signal %v and Code 137", e, job.Cancelled, int(unix.SIGKILL))
 		}
 		if alive(pid) {
-			t.Errorf("process %d is alive", pid)
+			t.Errorf("process %d is still alive", pid)
 		}
 	})
 }
 
-// A task ends at its time limit. How soon after depends on the machine; that the runner is woken at that very moment is
-// checked with its watch (TestWatch) and its timer (TestTimerIsSetToTheNextLimit).
-func TestTimeLimit(t *testing.T) {
+// A task ends at its time limit. How soon after depends on the machine. That the runner is woken at that very moment is
+// checked with its watch (TestWatchSendsSignalsInTime) and its timer (TestTimerIsSetToTheNextLimit).
+func TestTaskEndsAtItsTimeLimit(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, mode string) {
 		r := newRig(t, mode, testDir(t), "1")
@@ -76,12 +76,12 @@ func TestTimeLimit(t *testing.T) {
 			t.Errorf(`%+v, want State %v, Reason "time limit of 400ms reached" and Signal %v`, e, job.Timeout, int(unix.SIGTERM))
 		}
 		if late := e.Ended.Sub(e.Began) - k.TimeLimit; late < 0 {
-			t.Errorf("%s early", -late)
+			t.Errorf("ended %s early", -late)
 		}
 	})
 }
 
-func TestLeaseRunsOut(t *testing.T) {
+func TestTaskEndsWithItsLease(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, mode string) {
 		r := newRig(t, mode, testDir(t), "1")
@@ -110,9 +110,9 @@ func TestLeaseRunsOut(t *testing.T) {
 	})
 }
 
-// Processes that tasks leave behind are killed, even if they are in a session of their own, without a parent, and
-// without an environment.
-func TestLeftovers(t *testing.T) {
+// Processes that tasks leave behind are killed, even in their own session, without a parent, and without an
+// environment.
+func TestProcessesLeftByATaskAreKilled(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, hide string }{
 		{"child", "sh -c"},
@@ -155,7 +155,7 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-func TestSignalReachesAll(t *testing.T) {
+func TestSignalReachesAllProcesses(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, mode string) {
 		r := newRig(t, mode, testDir(t), "1")
@@ -171,7 +171,7 @@ func TestSignalReachesAll(t *testing.T) {
 			t.Fatal(err)
 		}
 		if e := r.expect(worker.DriverExited).Exit; e.Code != 4 && e.Code != 0 {
-			t.Errorf("%+v", e)
+			t.Errorf("got %+v, want code 4 or 0", e)
 		}
 		b, err := os.ReadFile(got)
 		if text := string(b); err != nil || !strings.Contains(text, "inner") || !strings.Contains(text, "outer") {
@@ -180,7 +180,7 @@ func TestSignalReachesAll(t *testing.T) {
 	})
 }
 
-func TestStopOfStoppedProcess(t *testing.T) {
+func TestStopEndsAStoppedProcess(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "groups", testDir(t), "1")
 	k := r.task(0, "sleep", "1000")
@@ -197,7 +197,7 @@ func TestStopOfStoppedProcess(t *testing.T) {
 	}
 }
 
-func TestStopBeforeProcess(t *testing.T) {
+func TestStopBeforeTheProcessStarts(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "groups", testDir(t), "1")
 	for i := range 50 {
@@ -211,7 +211,7 @@ func TestStopBeforeProcess(t *testing.T) {
 			e = r.next()
 		}
 		if e.Exit.State != job.Cancelled || (e.Kind == worker.DriverExited) != e.Exit.Started {
-			t.Errorf("%+v", e)
+			t.Errorf("got %+v, want CANCELLED, and an exit only of a started task", e)
 		}
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-// TestExecOfStoppedRunner: whoever waits for a runner that stands still can give up.
-func TestExecOfStoppedRunner(t *testing.T) {
+// TestExecOnAStoppedRunnerCanBeCancelled checks that a caller can stop waiting for a runner that is stopped.
+func TestExecOnAStoppedRunnerCanBeCancelled(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "groups", testDir(t), "1")
 	k := r.task(0, "sleep", "1000")
@@ -30,7 +30,7 @@ func TestExecOfStoppedRunner(t *testing.T) {
 	}
 }
 
-func TestExec(t *testing.T) {
+func TestCommandRunsInATask(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, mode string) {
 		dir := testDir(t)
@@ -57,10 +57,10 @@ func TestExec(t *testing.T) {
 		}
 		out, code := run(fmt.Sprintf(`cmp /proc/$$/cgroup /proc/$(pgrep -x -f "sleep %s")/cgroup && echo "$MUSTER_SCRATCH" && pwd; exit 4`, long))
 		if lines := strings.Fields(out); code != 4 || len(lines) != 2 || lines[0] != lines[1] || lines[0] != filepath.Join(r.d.dir.Task(k.Attempt), "scratch") {
-			t.Errorf("%q, exit %d", out, code)
+			t.Errorf("%q, exit %d, want two equal paths of the scratch directory and exit 4", out, code)
 		}
 		if _, err := r.d.Exec(t.Context(), k.Attempt, protocol.Command{Command: []string{"no-such-xyz"}}, 0); CodeOf(err) != 127 {
-			t.Errorf("%v", err)
+			t.Errorf("%v, want exit code 127", err)
 		}
 		at := filepath.Join(dir, "hidden")
 		if _, err := r.d.Exec(t.Context(), k.Attempt, protocol.Command{Command: []string{"sh", "-c", fmt.Sprintf(hiding, at)}}, 0); err != nil {

@@ -1,7 +1,7 @@
 package supervisor
 
-// A runner that is stopped: its guard ends the tasks whose lease is over, or else the daemon does. And a runner that is
-// killed: nothing of its tasks goes on.
+// A runner that is stopped: its guard ends the tasks whose lease is over, or else the daemon does. A runner that is
+// killed: none of its processes goes on.
 
 import (
 	"fmt"
@@ -19,7 +19,7 @@ import (
 	"github.com/musterhq/muster/worker/runner/proc"
 )
 
-// stoppedRunner stops the runner of a rig, and returns its pid.
+// stoppedRunner stops the runner of a rig, and returns its PID.
 func stoppedRunner(t *testing.T, r *rig) (pid int) {
 	t.Helper()
 	info, err := r.d.dir.ReadInfo(1)
@@ -30,14 +30,15 @@ func stoppedRunner(t *testing.T, r *rig) (pid int) {
 	return info.PID
 }
 
-// nap is for how long a child of a task sleeps, and by which it is found: no other process of the host sleeps for so long.
+// nap is the time for which a child of a task sleeps. The child is found by it, as no other process of the host sleeps
+// for so long.
 func nap(r *rig, n int) string {
 	h := fnv.New32a()
 	_, _ = io.WriteString(h, r.dir)
 	return fmt.Sprintf("%d.%d", 1000+n, h.Sum32())
 }
 
-// sleeper waits for the child of a task and returns its pid on the host. The shell knows only that in its namespace.
+// sleeper waits for the child of a task and returns its PID on the host. The shell knows only the PID in its namespace.
 func sleeper(t *testing.T, nap string) (pid int) {
 	t.Helper()
 	await(t, "sleep "+nap, func() bool {
@@ -51,9 +52,9 @@ func sleeper(t *testing.T, nap string) (pid int) {
 	return pid
 }
 
-// TestStoppedRunner: a task that is renewed goes on, though its runner reads no renewal; the processes of one that is not
-// are gone a moment after its deadline, also those that the shell has started.
-func TestStoppedRunner(t *testing.T) {
+// TestGuardEndsTasksOfAStoppedRunner checks that a renewed task goes on, though its runner reads no renewal. The processes of a task
+// without a renewal end a moment after its deadline, including those that the shell started.
+func TestGuardEndsTasksOfAStoppedRunner(t *testing.T) {
 	for _, who := range []string{guarded, "daemon"} {
 		for _, mode := range modes {
 			t.Run(who+" "+mode, func(t *testing.T) {
@@ -84,7 +85,7 @@ func TestStoppedRunner(t *testing.T) {
 				}
 				await(t, "end of the task whose lease is over", func() bool { return proc.StartTicks(child[over]) == 0 || proc.Ended(child[over]) })
 				if now := worker.Now(); now < deadline {
-					t.Errorf("it ended %s before its deadline", deadline.Sub(now))
+					t.Errorf("ended %s before its deadline", deadline.Sub(now))
 				}
 				if err := unix.Kill(pid, unix.SIGCONT); err != nil {
 					t.Fatal(err)
@@ -109,9 +110,9 @@ func TestStoppedRunner(t *testing.T) {
 	}
 }
 
-// TestStoppedRunnerAndNoMainProcess: where tasks have no PID namespaces, what a task's main process has left is ended too when
-// the runner is stopped, whether that has seen the end of the main process or not.
-func TestStoppedRunnerAndNoMainProcess(t *testing.T) {
+// TestGuardEndsProcessesLeftByTheMainProcess checks tasks without PID namespaces. When the runner is stopped, what a main
+// process has left is ended too, whether the runner has seen the end of the main process or not.
+func TestGuardEndsProcessesLeftByTheMainProcess(t *testing.T) {
 	for _, who := range []string{guarded, "daemon"} {
 		for _, mode := range []string{"groups", "nounified", "bare"} {
 			for _, seen := range []bool{false, true} {
@@ -139,7 +140,7 @@ func TestStoppedRunnerAndNoMainProcess(t *testing.T) {
 						await(t, "end of the shell", func() bool { return proc.Ended(main) })
 					}
 					if proc.Ended(child) || worker.Now() >= k.Deadline {
-						t.Fatal("the task did not end in its lease")
+						t.Fatal("the task did not end before its lease")
 					}
 					await(t, "end of the child", func() bool { return proc.Ended(child) })
 					if err := unix.Kill(pid, unix.SIGCONT); err != nil {
@@ -152,9 +153,9 @@ func TestStoppedRunnerAndNoMainProcess(t *testing.T) {
 	}
 }
 
-// TestGuardWithoutFiles: a guard that starts when the files of its living runner are gone ends no task, and does its work: it
-// ends a task whose lease is over, and all when the runner is dead.
-func TestGuardWithoutFiles(t *testing.T) {
+// TestGuardWorksWithoutTheFilesOfItsRunner checks a guard that starts when the files of its living runner are missing. It ends no task at
+// first, then it ends a task whose lease is over, and all tasks when the runner is dead.
+func TestGuardWorksWithoutTheFilesOfItsRunner(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode string) {
 		dir := testDir(t)
 		cfg := config(mode, dir, "1")
@@ -206,8 +207,8 @@ func TestGuardWithoutFiles(t *testing.T) {
 	})
 }
 
-// TestRunnerSaysWhetherItFences: a runner fences tasks if it has a guard, and the kernel lets somebody end all processes of a
-// task. A task that must be fenced starts there, and is refused elsewhere.
+// TestRunnerSaysWhetherItFences checks that a runner fences tasks if it has a guard and the kernel allows to end all
+// processes of a task. A task that must be fenced starts there, and is refused elsewhere.
 func TestRunnerSaysWhetherItFences(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode string) {
 		for _, who := range []string{guarded, "unguarded"} {
@@ -233,7 +234,7 @@ func TestRunnerSaysWhetherItFences(t *testing.T) {
 				t.Fatal(err)
 			}
 			if want := who == guarded && (info.PIDNamespace || info.Cgroup != ""); fences != want || info.Fences != want {
-				t.Errorf("%s: %v, with %q", who, fences, info.Isolation)
+				t.Errorf("%s: fences: %v, with %q, want it exactly with a guard and isolation", who, fences, info.Isolation)
 			}
 			start := func(n int, fenced, hold bool) worker.DriverEvent {
 				r.d.fences.Store(fenced)
@@ -248,7 +249,7 @@ func TestRunnerSaysWhetherItFences(t *testing.T) {
 				return r.expect(worker.DriverExited)
 			}
 			if e := start(1, true, false); (e.Exit.State == job.Succeeded) != fences || !fences && !e.Exit.FailedStart() {
-				t.Errorf("%s: fenced: %+v", who, e)
+				t.Errorf("%s: a fenced task: %+v, want it to run exactly if the runner fences", who, e)
 			}
 			if e := start(2, true, true); e.Exit.State != job.Succeeded {
 				t.Errorf("%s: on hold: %+v, want Exit.State %v", who, e, job.Succeeded)
@@ -261,9 +262,9 @@ func TestRunnerSaysWhetherItFences(t *testing.T) {
 	})
 }
 
-// TestDaemonAndRunnerKilled kills a daemon and its runner at once. The guard ends what the shell of a task has started, and no
-// other daemon is needed for it.
-func TestDaemonAndRunnerKilled(t *testing.T) {
+// TestGuardEndsTasksOfADeadDaemonAndRunner kills a daemon and its runner at once. The guard ends what the shell of a task has started,
+// without another daemon.
+func TestGuardEndsTasksOfADeadDaemonAndRunner(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode string) {
 		dir := testDir(t)
 		cfg := config(mode, dir, "1")
@@ -283,6 +284,6 @@ func TestDaemonAndRunnerKilled(t *testing.T) {
 		}
 		await(t, "end of the child", func() bool { return proc.StartTicks(child) == 0 || proc.Ended(child) })
 		await(t, "end of the guard", func() bool { return len(runnersOf(t, dir)) == 0 })
-		_ = os.Remove(r.d.dir.Lock(1)) // nobody else cleans up here
+		_ = os.Remove(r.d.dir.Lock(1)) // no one else cleans up here
 	})
 }

@@ -1,6 +1,6 @@
 package supervisor
 
-// The grace of a task is that of all its processes, whichever of them ends first.
+// The grace of a task is for all its processes, whichever of them ends first.
 
 import (
 	"fmt"
@@ -16,8 +16,8 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-// saves is a program that saves its work when it gets TERM, which takes longer than the shell around it lives. It starts
-// another program for that, which must not get the signal.
+// saves is a program that saves its work on TERM. This takes longer than the shell around it lives. It starts another
+// program for it, which must not get the signal.
 const saves = `trap "sleep 0.3; echo saved; exit 0" TERM; echo up; while :; do sleep 0.01; done`
 
 // awaitOutput waits until a task has written a text.
@@ -26,8 +26,8 @@ func (r *rig) awaitOutput(a job.Attempt, text string) {
 	await(r.t, fmt.Sprintf("output %q", text), func() bool { return r.output(a, output.Stdout) == text })
 }
 
-// A shell without a trap dies of TERM at once. The program that it has started has the grace all the same.
-func TestGraceOfAChild(t *testing.T) {
+// TERM ends a shell without a trap at once. The program that it started still has the grace.
+func TestChildOfAShellHasTheGrace(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, mode string) {
 		for name, script := range map[string]string{
@@ -46,7 +46,7 @@ func TestGraceOfAChild(t *testing.T) {
 				}
 				e := r.expect(worker.DriverExited).Exit
 				if took := time.Since(before); e.State != job.Cancelled || e.Signal != int(unix.SIGTERM) || e.Code != 143 || took > patience || e.Ended.Sub(before) < 300*time.Millisecond {
-					t.Errorf("after %s: %+v", took, e)
+					t.Errorf("after %s: %+v, want CANCELLED by TERM after the program has saved its work", took, e)
 				}
 				if out := r.output(k.Attempt, output.Stdout); out != "up\nsaved\n" {
 					t.Errorf(`output %q, want "up\nsaved\n"`, out)
@@ -57,7 +57,7 @@ func TestGraceOfAChild(t *testing.T) {
 }
 
 // A process that does not end is killed after the grace, and not before.
-func TestGraceEnds(t *testing.T) {
+func TestProcessIsKilledAfterTheGrace(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, mode string) {
 		r := newRig(t, mode, testDir(t), "1")
@@ -69,7 +69,7 @@ func TestGraceEnds(t *testing.T) {
 		hidden := writerOf(t, at)
 		await(t, "end of the shell", func() bool { return !alive(main) })
 		if !alive(hidden) {
-			t.Error("a process of the task was killed in the grace")
+			t.Error("a process of the task was killed during the grace")
 		}
 		e := r.expect(worker.DriverExited).Exit
 		if took := e.Ended.Sub(e.Began); e.State != job.Timeout || e.Signal != int(unix.SIGTERM) || took < 2*time.Second {
@@ -82,7 +82,7 @@ func TestGraceEnds(t *testing.T) {
 }
 
 // The end of a task does not wait for a command of muster exec.
-func TestGraceIsNotForCommands(t *testing.T) {
+func TestEndOfATaskDoesNotWaitForCommands(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, mode string) {
 		r := newRig(t, mode, testDir(t), "1")
@@ -110,8 +110,8 @@ func TestGraceIsNotForCommands(t *testing.T) {
 	})
 }
 
-// What a task leaves when it ends by itself is killed at once.
-func TestNoGraceForLeftovers(t *testing.T) {
+// When a task ends by itself, its remaining processes are killed at once.
+func TestProcessesLeftAtTheEndHaveNoGrace(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, mode string) {
 		r := newRig(t, mode, testDir(t), "1")

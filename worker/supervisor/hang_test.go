@@ -63,7 +63,7 @@ func sum(counts map[string]int) (n int) {
 	return n
 }
 
-// More starts hang than there are spawners. Other tasks start all the same.
+// More starts hang than there are spawners. Other tasks still start.
 func TestHungStartsDoNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, mode string) {
@@ -86,7 +86,7 @@ func TestHungStartsDoNotDelayOthers(t *testing.T) {
 		fail := func(e worker.DriverEvent) {
 			what, _, timely := strings.Cut(e.Exit.Reason, " did not answer within "+answerIn.String())
 			if !timely || e.Exit.State != job.NodeFail || e.Exit.Started || e.Exit.Code != 126 {
-				t.Errorf("%+v", e)
+				t.Errorf("got %+v, want NODE_FAIL with code 126 in time", e)
 			}
 			reasons[what]++
 		}
@@ -108,7 +108,7 @@ func TestHungStartsDoNotDelayOthers(t *testing.T) {
 			case e.Kind == worker.DriverFailed:
 				fail(e)
 			default:
-				t.Fatalf("event %+v", e)
+				t.Fatalf("unexpected event %+v", e)
 			}
 		}
 		if !cancelled {
@@ -124,7 +124,7 @@ func TestHungStartsDoNotDelayOthers(t *testing.T) {
 			if e.Attempt == k.Attempt {
 				refused = e.Exit.Code == 126 && strings.Contains(e.Exit.Reason, "8 starts of user root hang")
 				if !refused {
-					t.Fatalf("%+v", e)
+					t.Fatalf("got %+v, want the start refused", e)
 				}
 				continue
 			}
@@ -137,7 +137,7 @@ func TestHungStartsDoNotDelayOthers(t *testing.T) {
 				t.Errorf("%d starts waited for %s, want %d: %v", reasons[what], what, n, reasons)
 			}
 		}
-		// An answer that comes too late starts nothing. Then the user's next tasks start again.
+		// An answer that comes too late starts nothing. Afterwards the user's next tasks start again.
 		answer()
 		tries := 0
 		await(t, "starts of the user", func() bool {
@@ -174,7 +174,7 @@ func TestHungCommandDoesNotDelayOthers(t *testing.T) {
 		t.Errorf("a command waits for another: %v", err)
 	}
 	if err := <-hung; CodeOf(err) != 126 || !strings.Contains(err.Error(), "did not answer within "+answerIn.String()) {
-		t.Errorf("%v", err)
+		t.Errorf("%v, want code 126 because there was no answer", err)
 	}
 }
 
@@ -211,7 +211,7 @@ func TestCommandsOfAUserAreBounded(t *testing.T) {
 }
 
 // A task whose output file is a pipe without a reader fails at once.
-func TestOutputToAPipe(t *testing.T) {
+func TestOutputToAPipeWithoutAReaderFails(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "nogroups", testDir(t), "1")
 	k := r.task(1, "true")

@@ -23,8 +23,8 @@ func (r *rig) fed(tty string, command ...string) worker.Task {
 	return k
 }
 
-// Input that several connections bring arrives whole and once, wherever each of them breaks.
-func TestInputOverSeveralConnections(t *testing.T) {
+// Input over several connections arrives complete and once, wherever each of them breaks.
+func TestInputOverSeveralConnectionsArrivesOnce(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, mode string) {
 		r := newRig(t, mode, testDir(t), "1")
@@ -40,7 +40,7 @@ func TestInputOverSeveralConnections(t *testing.T) {
 				t.Fatal(err)
 			}
 			if in.Taken < taken {
-				t.Fatalf("connection %d begins at %d, and %d bytes were taken", i, in.Taken, taken)
+				t.Fatalf("connection %d starts at %d, but %d bytes were accepted before", i, in.Taken, taken)
 			}
 			late := time.AfterFunc(time.Millisecond, in.Close) // somewhere in the middle
 			n, err := in.Write(all[in.Taken:])
@@ -48,7 +48,7 @@ func TestInputOverSeveralConnections(t *testing.T) {
 			taken = in.Taken + int64(n)
 			in.Close()
 			if err == nil && taken != int64(len(all)) {
-				t.Fatalf("%d bytes of %d, and no error", taken, len(all))
+				t.Fatalf("%d of %d bytes were accepted without an error", taken, len(all))
 			}
 		}
 		in, err := r.d.Attach(t.Context(), k.Attempt)
@@ -59,7 +59,7 @@ func TestInputOverSeveralConnections(t *testing.T) {
 		r.expect(worker.DriverExited)
 		got, err := os.ReadFile(at)
 		if err != nil || sha256.Sum256(got) != sha256.Sum256(all) {
-			t.Errorf("%d bytes of %d, or others; %v", len(got), len(all), err)
+			t.Errorf("got %d of %d bytes, or other ones; %v", len(got), len(all), err)
 		}
 		if _, err := r.d.Attach(t.Context(), k.Attempt); !errors.Is(err, ErrNotRunning) {
 			t.Errorf("attach after the end: %v, want ErrNotRunning", err)
@@ -67,9 +67,9 @@ func TestInputOverSeveralConnections(t *testing.T) {
 	})
 }
 
-// A task that does not read makes its client wait, and a new client takes over from one that waits. A task that closes
-// its input takes no more.
-func TestInputThatIsNotRead(t *testing.T) {
+// A task that does not read blocks its client, and a new client takes over from a blocked one. A task that closes its
+// input accepts no more.
+func TestTaskThatDoesNotReadBlocksItsClient(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "groups", testDir(t), "1")
 	gate := filepath.Join(t.TempDir(), "gate")
@@ -87,7 +87,7 @@ func TestInputThatIsNotRead(t *testing.T) {
 	}()
 	select {
 	case err := <-broken:
-		t.Fatalf("the write ended though nobody reads: %v", err)
+		t.Fatalf("the write returned though nobody reads: %v", err)
 	case <-time.After(200 * time.Millisecond):
 	}
 	second, err := r.d.Attach(t.Context(), k.Attempt)
@@ -95,10 +95,10 @@ func TestInputThatIsNotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := <-broken; err == nil || errors.Is(err, ErrInputOver) {
-		t.Errorf("the first client: %v", err)
+		t.Errorf("the first client: %v, want an error of a broken connection", err)
 	}
 	if second.Taken == 0 || second.Taken >= 1<<20 {
-		t.Errorf("%d bytes were taken", second.Taken)
+		t.Errorf("%d bytes were accepted, want some and less than 1 MiB", second.Taken)
 	}
 	if err := os.WriteFile(gate, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -112,8 +112,8 @@ func TestInputThatIsNotRead(t *testing.T) {
 	r.expect(worker.DriverExited)
 }
 
-// A terminal has its size from the start, and takes keys and sizes.
-func TestTerminalOfATask(t *testing.T) {
+// A terminal has its size from the start, and accepts keys and sizes.
+func TestTaskWithATerminalGetsKeysAndSizes(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, mode string) {
 		r := newRig(t, mode, testDir(t), "1")
@@ -128,7 +128,7 @@ func TestTerminalOfATask(t *testing.T) {
 		until := func(words string) {
 			for late := time.Now().Add(20 * time.Second); !strings.Contains(r.output(k.Attempt, output.Both), words); time.Sleep(10 * time.Millisecond) {
 				if time.Now().After(late) {
-					t.Fatalf("no %q in %q", words, r.output(k.Attempt, output.Both))
+					t.Fatalf("time-out without %q in %q", words, r.output(k.Attempt, output.Both))
 				}
 			}
 		}
@@ -150,8 +150,8 @@ func TestTerminalOfATask(t *testing.T) {
 	})
 }
 
-// A task without input takes none, and one whose client never comes ends.
-func TestInputThatNobodyBrings(t *testing.T) {
+// A task without input accepts none, and a task whose client never comes ends.
+func TestTaskEndsIfItsClientNeverComes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "groups", testDir(t), "1")
 	r.d.cfg.ClientTimeout = job.Duration(300 * time.Millisecond)
@@ -159,7 +159,7 @@ func TestInputThatNobodyBrings(t *testing.T) {
 	r.start(plain)
 	r.expect(worker.DriverStarted)
 	if _, err := r.d.Attach(t.Context(), plain.Attempt); !errors.Is(err, ErrNotRunning) || !strings.Contains(err.Error(), "gets no input") {
-		t.Errorf("attach to a task without input: %v", err)
+		t.Errorf("attach to a task without input: %v, want ErrNotRunning", err)
 	}
 	alone := r.task(1, "sleep", "1000")
 	alone.Spec.TTY = "24x80"

@@ -22,7 +22,7 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-// needs skips the test if the runner's control groups do not have a controller.
+// needs skips the test if the runner's control groups lack a controller.
 func (r *rig) needs(controller string) {
 	r.t.Helper()
 	e := r.run(r.task(1000, "true"))
@@ -36,9 +36,9 @@ const mib = job.Size(1) << 20
 // hog is a script that uses 300 MiB of memory.
 const hog = "x=$(head -c 314572800 /dev/zero | tr '\\0' x); echo ${#x}"
 
-// With a limit of next to nothing the kernel starts no process: it says that there is no memory, or that too many files are
-// open. That says nothing of the host.
-func TestStartWithNextToNoMemory(t *testing.T) {
+// With a tiny limit the kernel starts no process: it reports that there is no memory, or that too many files are open.
+// That says nothing about the host.
+func TestStartWithTooLittleMemoryIsNotTheHostsFault(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, mode string) {
 		r := newRig(t, mode, testDir(t), "1")
@@ -49,11 +49,11 @@ func TestStartWithNextToNoMemory(t *testing.T) {
 			r.start(k)
 			first := r.next()
 			e := first.Exit
-			if first.Kind == worker.DriverStarted { // the kernel ended it a moment later
+			if first.Kind == worker.DriverStarted { // the kernel killed it a moment later
 				e = r.expect(worker.DriverExited).Exit
 			}
 			if e.State == job.NodeFail || e.State == job.Failed && !strings.Contains(e.Reason, "too small to start a process") {
-				t.Errorf("with %s: %+v", memory, e)
+				t.Errorf("with %s: %+v, want a failure that blames the memory and not the host", memory, e)
 			}
 		}
 		k := r.task(9, "true")
@@ -64,7 +64,7 @@ func TestStartWithNextToNoMemory(t *testing.T) {
 	})
 }
 
-func TestMemoryHog(t *testing.T) {
+func TestTaskOverItsMemoryIsKilled(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, mode string) {
 		r := newRig(t, mode, testDir(t), "1")
@@ -99,13 +99,13 @@ func TestMemoryHog(t *testing.T) {
 }
 
 // The number of processes of a task is limited. The task can be ended even while it forks as fast as it can.
-func TestForkBomb(t *testing.T) {
+func TestForkBombIsLimited(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, mode string) {
 		dir := testDir(t)
 		r := newRig(t, mode, dir, "1")
 		if mode == "nogroups" && os.Geteuid() == 0 {
-			t.Skip("without control groups the processes of root are not limited; see TestForkBombOfUser")
+			t.Skip("without control groups the processes of root are not limited; see TestForkBombOfAUserIsLimited")
 		}
 		if mode != "nogroups" {
 			r.needs("pids")
@@ -114,10 +114,10 @@ func TestForkBomb(t *testing.T) {
 	})
 }
 
-func TestForkBombOfUser(t *testing.T) {
+func TestForkBombOfAUserIsLimited(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
-		t.Skip("TestForkBomb runs as this user")
+		t.Skip("TestForkBombIsLimited runs as this user")
 	}
 	dir := testDir(t)
 	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
@@ -142,7 +142,7 @@ func (r *rig) bomb(user string) {
 		r.t.Fatal(err)
 	}
 	if r.expect(worker.DriverExited); n > most {
-		r.t.Fatalf("%d processes, at most %d are allowed", n, most)
+		r.t.Fatalf("%d processes, want at most %d", n, most)
 	}
 	k := r.shell(0, `f() { f & f & sleep 1000; }; trap "" TERM; f 2>"$MUSTER_SCRATCH"/bound & exec sleep 1000`)
 	k.User = user
@@ -154,7 +154,7 @@ func (r *rig) bomb(user string) {
 		return err == nil && len(b) > 0 // the shell's message that it cannot fork
 	})
 	if n := len(marked(k.Attempt)); n == 0 || n > most {
-		r.t.Errorf("%d processes, at most %d are allowed", n, most)
+		r.t.Errorf("%d processes, want at most %d", n, most)
 	}
 	begun := time.Now()
 	if err := r.d.Stop(k.Attempt, 0, "enough"); err != nil {
@@ -188,7 +188,7 @@ func marked(a job.Attempt) []int {
 
 // A task with seven busy processes and a task with one have the same CPU request and run on the same CPU. Each gets
 // half of it.
-func TestCPUShare(t *testing.T) {
+func TestTasksShareTheCPUByTheirRequests(t *testing.T) {
 	eachMode := func(f func(mode string)) { // not in parallel, because they would share the CPU
 		for _, mode := range modes[:2] {
 			f(mode)
@@ -208,7 +208,7 @@ func TestCPUShare(t *testing.T) {
 			pidsA, pidsB := marked(a), marked(b)
 			oneBefore, manyBefore := cpuTimes(t, pidsA, pidsB) // not measured, because one task started earlier
 			var one, many time.Duration
-			await(t, "a second of CPU time", func() bool { // however long other programs let them wait
+			await(t, "a second of CPU time", func() bool { // however long other programs delay them
 				one, many = cpuTimes(t, pidsA, pidsB)
 				one, many = one-oneBefore, many-manyBefore
 				return one+many >= time.Second
@@ -257,7 +257,7 @@ func cpuTime(t *testing.T, pids []int) (sum time.Duration) {
 	return sum
 }
 
-func TestDevices(t *testing.T) {
+func TestTaskSeesItsOwnDevicesOnly(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root makes device nodes")
 	}
@@ -271,7 +271,7 @@ func TestDevices(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = os.Remove(path) })
 	}
-	// Without a driver, open fails with ENXIO if it is allowed, and with EPERM if it is not.
+	// Without a driver, an allowed open fails with ENXIO and a denied one with EPERM.
 	const look = `for d in 0 1 ctl; do cat /dev/nvidia$d 2>&1 | grep -q 'not permitted' && echo $d closed || echo $d open; done`
 	for _, mode := range modes[:2] {
 		t.Run(mode, func(t *testing.T) {
@@ -328,7 +328,7 @@ func TestVariablesOfTheDriver(t *testing.T) {
 	}
 }
 
-func TestScratch(t *testing.T) {
+func TestScratchDirectoryIsBoundedAndRemoved(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "groups", testDir(t), "1")
 	r.d.cfg.Limits.Scratch = 8 * mib
@@ -350,7 +350,7 @@ func TestScratch(t *testing.T) {
 	greedy := r.shell(1, "trap 'exit 0' TERM; head -c 67108864 /dev/zero >all; echo full; while :; do sleep 0.1; done")
 	e := r.run(greedy)
 	if e.State != job.Failed || e.Code == 0 || !strings.HasPrefix(e.Reason, "scratch quota of 8MiB exceeded: ") {
-		t.Errorf("%+v", e)
+		t.Errorf("got %+v, want it failed by the scratch quota", e)
 	}
 	if took := e.Ended.Sub(e.Began); took > 5*time.Second {
 		t.Errorf("ended after %s, want at most %v", took, 5*time.Second)
@@ -358,7 +358,7 @@ func TestScratch(t *testing.T) {
 	gone(greedy)
 }
 
-func TestUlimits(t *testing.T) {
+func TestTaskHasItsUlimits(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "groups", testDir(t), "1")
 	k := r.shell(0, "ulimit -l; ulimit -n; ulimit -Hn")
@@ -367,7 +367,7 @@ func TestUlimits(t *testing.T) {
 	}
 }
 
-func TestWorkdir(t *testing.T) {
+func TestTaskStartsInItsWorkdir(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "groups", testDir(t), "1")
 	file := filepath.Join(r.dir, "file")
@@ -388,8 +388,8 @@ func TestWorkdir(t *testing.T) {
 }
 
 // The signal before the time limit goes only to the processes that handle it. The shell around them does not get it,
-// because it would die of it.
-func TestWarning(t *testing.T) {
+// because the signal would end it.
+func TestWarningReachesProcessesThatHandleIt(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, mode string) {
 		r := newRig(t, mode, testDir(t), "1")

@@ -1,6 +1,6 @@
 package supervisor
 
-// Files of a runner that are removed while it lives: nobody takes the runner for dead, and the files are made again.
+// Files of a runner that are removed while it lives: it still counts as alive, and the files are restored.
 
 import (
 	"os"
@@ -17,7 +17,7 @@ import (
 	"github.com/musterhq/muster/worker/runner/proc"
 )
 
-// guardPID returns the pid of the guard of the runners of a directory; 0: there is none.
+// guardPID returns the PID of the guard of the runners of a directory, or 0 if there is none.
 func guardPID(t *testing.T, dir string) int {
 	t.Helper()
 	for _, pid := range runnersOf(t, dir) {
@@ -29,7 +29,7 @@ func guardPID(t *testing.T, dir string) int {
 	return 0
 }
 
-func TestRemovedLockFile(t *testing.T) {
+func TestRunnerWithARemovedLockFileCountsAsAlive(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode string) {
 		dir := testDir(t)
 		cfg := config(mode, dir, "1")
@@ -70,9 +70,9 @@ func TestRemovedLockFile(t *testing.T) {
 	})
 }
 
-// The whole directory is removed while a task runs. It is there again soon: other tasks start, of users that had tasks before too,
-// the running one is found by the next daemon, and what ends is known.
-func TestRemovedRunDirectory(t *testing.T) {
+// The whole directory is removed while a task runs, and is restored soon. Other tasks start, including those of users
+// who had tasks before. The next daemon finds the running task, and learns of ends.
+func TestRemovedRunDirectoryIsRestored(t *testing.T) {
 	for name, rigIn := range map[string]func(*testing.T) *rig{
 		"private /tmp": func(t *testing.T) *rig { return privateRig(t, "groups") },
 		"bare":         func(t *testing.T) *rig { return newRig(t, "bare", testDir(t), "1") },
@@ -80,7 +80,7 @@ func TestRemovedRunDirectory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := rigIn(t)
-			if e := r.run(r.shell(1, "true")); e.State != job.Succeeded { // leaves directories for later ones
+			if e := r.run(r.shell(1, "true")); e.State != job.Succeeded { // leaves directories for later tasks
 				t.Fatalf("%+v, want State %v", e, job.Succeeded)
 			}
 			r.start(r.shell(2, "sleep "+nap(r, 2)+" & wait"))
@@ -102,7 +102,7 @@ func TestRemovedRunDirectory(t *testing.T) {
 				found = found || e.Attempt == r.attempt(2) && e.Kind == worker.DriverStarted
 			}
 			if !found {
-				t.Errorf("found %+v", r.found)
+				t.Errorf("found %+v, want the running task", r.found)
 			}
 			if err := r.d.Stop(r.attempt(2), 0, "enough"); err != nil {
 				t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 )
 
 // The OOM scores make the kernel kill a task, or a process that the task has forked, before the runner.
-func TestRunnerIsKilledLast(t *testing.T) {
+func TestKernelKillsTheRunnerLast(t *testing.T) {
 	t.Parallel()
 	if out, err := exec.CommandContext(t.Context(), "/bin/sh", "-c", "echo -999 >/proc/self/oom_score_adj").CombinedOutput(); err != nil {
 		t.Skipf("the score may not be lowered here: %s", out)
@@ -38,6 +38,6 @@ func TestRunnerIsKilledLast(t *testing.T) {
 	}
 	score, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", info.PID))
 	if err != nil || strings.TrimSpace(string(score)) != "-999" {
-		t.Errorf("score of the runner: %q, %v", score, err)
+		t.Errorf("score of the runner: %q, %v, want -999", score, err)
 	}
 }

@@ -1,6 +1,7 @@
 package supervisor
 
-// What the tests of this package use: a driver, and the test binary, which is also the runner and sometimes the daemon.
+// The tools of the tests of this package: a driver, and the test binary, which is also the runner and sometimes the
+// daemon.
 
 import (
 	"context"
@@ -52,14 +53,15 @@ func TestMain(m *testing.M) {
 			os.Exit(beDaemon(os.Args[2:]))
 		}
 	}
-	// Most tests wait more than they compute. A flag of the command line counts more.
+	// Most tests wait more than they compute. A flag of the command line takes precedence.
 	if err := flag.Set("test.parallel", "6"); err != nil {
 		panic(err)
 	}
 	os.Exit(m.Run())
 }
 
-// beRunner reads flags as cmd does: [nogroups] [bare] [nounified] [nospaces] [sharedtmp] [noroot] [patient] [staying] [ulimit=U]... [version=V] --dir D --generation N.
+// beRunner reads flags like cmd/muster-runner: [nogroups] [bare] [nounified] [nospaces] [sharedtmp] [noroot] [patient]
+// [staying] [ulimit=U]... [version=V] --dir D --generation N.
 func beRunner(args []string) int {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	cfg := runner.DefaultConfig()
@@ -94,8 +96,8 @@ func beRunner(args []string) int {
 			cfg.Generation, _ = strconv.Atoi(args[i+1])
 		}
 	}
-	// As in cmd/muster-runner. SIGINT too, because tasks inherit a signal that is ignored and not caught, and a shell
-	// without job control has its background processes ignore SIGINT.
+	// As in cmd/muster-runner. SIGINT too: tasks inherit a signal that is ignored but not caught, and a shell without
+	// job control has its background processes ignore SIGINT.
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 	defer stop()
 	if err := runner.Main(ctx, cfg, log); err != nil {
@@ -105,16 +107,16 @@ func beRunner(args []string) int {
 	return 0
 }
 
-// answerIn is runner.Config.Answer of the runners in the tests, except in those that run in patientMode. There no start
-// is given up, however slow the machine is.
+// answerIn is runner.Config.Answer of the runners in the tests, except in patientMode. There no start is abandoned,
+// however slow the machine is.
 const (
 	answerIn    = 5 * time.Second
 	patientMode = "patient"
-	// stayingMode is that of runners which no idle timer ends.
+	// stayingMode is for runners that no idle timer ends.
 	stayingMode = "staying"
 )
 
-// beDaemon runs a driver, starts the given script, prints its pid and waits to be killed.
+// beDaemon runs a driver, starts the script, prints its PID and waits to be killed.
 func beDaemon(args []string) int {
 	mode, dir, script := args[0], args[1], args[2]
 	started := make(chan int, 1)
@@ -151,8 +153,8 @@ func config(mode, dir, version string) Config {
 }
 
 // modes are the ways to isolate the processes of a task: with all control groups that the host has, with those of
-// version 1 only, without control groups, and also without PID namespaces. On a host that permits neither all modes are the
-// same.
+// version 1 only, without control groups, and also without PID namespaces. On a host without control groups and
+// namespaces all modes are the same.
 var modes = []string{"groups", "nounified", "nogroups", "bare"}
 
 func eachMode(t *testing.T, f func(t *testing.T, mode string)) {
@@ -175,15 +177,15 @@ type rig struct {
 	stop   func()
 }
 
-// testDir returns a directory that is removed at the end of the test. Its runners are ended before.
+// testDir returns a directory that is removed at the end of the test. Its runners are ended first.
 func testDir(t testing.TB) string {
 	dir := t.TempDir()
 	t.Cleanup(func() { endRunners(t, dir) })
 	return dir
 }
 
-// endRunners ends the runners of a directory and waits until they are gone, also one that has just been started and has no
-// files there yet.
+// endRunners ends the runners of a directory and waits until they have ended, including one that was just started and
+// has no files there yet.
 func endRunners(t testing.TB, dir string) {
 	for _, pid := range runnersOf(t, dir) {
 		_ = unix.Kill(pid, unix.SIGTERM)
@@ -202,7 +204,7 @@ func runnersOf(t testing.TB, dir string) (pids []int) {
 		if err != nil {
 			continue
 		}
-		words, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline")) // empty of a process that has ended
+		words, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline")) // empty for a process that has ended
 		if err == nil && strings.Contains(string(words), "\x00--dir\x00"+dir+"\x00") {
 			pids = append(pids, pid)
 		}
@@ -299,7 +301,7 @@ func (r *rig) next() worker.DriverEvent {
 	case e := <-r.events:
 		return e
 	case <-time.NewTimer(patience).C:
-		r.t.Fatal("no event")
+		r.t.Fatal("no event within the time-out")
 		panic("unreachable")
 	}
 }
@@ -397,21 +399,21 @@ func stateIn(stat string) string {
 	return strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))[0]
 }
 
-// freeze stops a process, and waits until each of its threads stands still.
+// freeze stops a process, and waits until each of its threads is stopped.
 func freeze(t testing.TB, pid int) {
 	t.Helper()
 	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = unix.Kill(pid, unix.SIGCONT) }) // it may have gone on, or ended, already
+	t.Cleanup(func() { _ = unix.Kill(pid, unix.SIGCONT) }) // it may already go on, or have ended
 	await(t, "a process to stand still", func() bool {
 		all, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 		return err == nil && !slices.ContainsFunc(all, func(stat string) bool { s := stateIn(stat); return s != "" && s != "T" })
 	})
 }
 
-// writerOf waits until a shell of a task has written to a file that its command line names, and returns its pid; 0: it has
-// ended. The shell itself knows only its pid in the namespace of the task.
+// writerOf waits until a shell of a task has written to a file that its command line names, and returns its PID, or 0
+// if it has ended. The shell itself knows only its PID in the namespace of the task.
 func writerOf(t testing.TB, path string) int {
 	t.Helper()
 	await(t, "a line in "+path, func() bool {
@@ -419,7 +421,7 @@ func writerOf(t testing.TB, path string) int {
 		return err == nil && strings.HasSuffix(string(b), "\n")
 	})
 	for _, pid := range proc.AllPIDs() {
-		words, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // empty of a process that has ended
+		words, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // empty for a process that has ended
 		if err == nil && strings.HasPrefix(string(words), "sh\x00-c\x00trap ") && strings.Contains(string(words), path) {
 			return pid
 		}

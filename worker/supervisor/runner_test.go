@@ -1,6 +1,6 @@
 package supervisor
 
-// What a runner allows: to the users of its tasks, and to processes that connect to it.
+// What a runner allows to the users of its tasks, and to processes that connect to it.
 
 import (
 	"bytes"
@@ -26,7 +26,7 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-func TestUsers(t *testing.T) {
+func TestTaskRunsAsItsUser(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("only root runs tasks for others")
@@ -84,12 +84,12 @@ func dial(t *testing.T, dir string) (net.Conn, protocol.Welcome) {
 	t.Cleanup(func() { _ = conn.Close() })
 	m, err := protocol.ReadReport(conn)
 	if err != nil || m.Welcome == nil {
-		t.Fatalf("first report %+v, %v", m, err)
+		t.Fatalf("first report %+v, %v, want a Welcome", m, err)
 	}
 	return conn, *m.Welcome
 }
 
-func TestNewerConnectionReplaces(t *testing.T) {
+func TestNewerConnectionReplacesAnOlderOne(t *testing.T) {
 	t.Parallel()
 	dir := testDir(t)
 	r := newRig(t, "groups", dir, "1")
@@ -115,7 +115,7 @@ func TestNewerConnectionReplaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	if m, err := protocol.ReadReport(second); err != nil || m.Started == nil || m.Started.PID != pid {
-		t.Errorf("report %+v, %v", m, err)
+		t.Errorf("report %+v, %v, want the same PID", m, err)
 	}
 
 	// An invalid request ends the connection, and nothing else.
@@ -125,11 +125,11 @@ func TestNewerConnectionReplaces(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := io.ReadAll(conn); err != nil {
-			t.Errorf("after %q: %v", bytes, err)
+			t.Errorf("after %q: %v, want the end of the connection", bytes, err)
 		}
 	}
 	if _, w := dial(t, dir); len(w.Running) != 1 || !alive(pid) {
-		t.Errorf("welcome %+v", w)
+		t.Errorf("welcome %+v, want the running task", w)
 	}
 }
 
@@ -155,7 +155,7 @@ func TestAttemptOfAnEarlierRunnerIsNotStarted(t *testing.T) {
 	r.expect(worker.DriverLost)
 }
 
-func TestOneRunnerPerGeneration(t *testing.T) {
+func TestGenerationHasOneRunner(t *testing.T) {
 	t.Parallel()
 	dir := testDir(t)
 	newRig(t, "groups", dir, "1")
@@ -174,18 +174,18 @@ func TestOneRunnerPerGeneration(t *testing.T) {
 		return err == nil
 	})
 	if err := cmd.Run(); err == nil || !strings.Contains(out.String(), "runs already") {
-		t.Errorf("a second runner of the generation: %v, %s", err, &out)
+		t.Errorf("a second runner of the generation: %v, want that one runs already: %s", err, &out)
 	}
 }
 
-func TestRunnerToldToEnd(t *testing.T) {
+func TestRunnerThatGetsTERMEndsItsTasks(t *testing.T) {
 	t.Parallel()
 	dir := testDir(t)
 	r := newRig(t, "groups", dir, "1")
 	k := r.task(0, "sleep", "1000")
 	r.start(k)
 	r.expect(worker.DriverStarted)
-	for _, pid := range runnersOf(t, dir) { // another one is started in its place, so nobody waits until there is none
+	for _, pid := range runnersOf(t, dir) { // another one is started in its place, so there may never be none
 		if err := unix.Kill(pid, unix.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
@@ -208,7 +208,7 @@ func TestInvalidTaskIsNotSent(t *testing.T) {
 	}
 }
 
-// The binary on disk has another version than the daemon. Its runner is used, and not replaced again and again.
+// The binary on disk has another version than the daemon. Its runner is used, and is not replaced again and again.
 func TestRunnerOfAnUpgradedBinaryIsUsed(t *testing.T) {
 	t.Parallel()
 	dir := testDir(t)
@@ -226,7 +226,7 @@ func TestRunnerOfAnUpgradedBinaryIsUsed(t *testing.T) {
 }
 
 // The runner itself is in a control group of version 1 with a memory limit, and a task exceeds that limit.
-func TestOutOfMemory(t *testing.T) {
+func TestTaskEndsIfTheRunnersMemoryIsExhausted(t *testing.T) {
 	t.Parallel()
 	group := fmt.Sprintf("/sys/fs/cgroup/memory/muster-test-%d", os.Getpid())
 	if err := os.Mkdir(group, 0o755); err != nil {
@@ -235,7 +235,7 @@ func TestOutOfMemory(t *testing.T) {
 	t.Cleanup(func() { _ = os.Remove(group) })
 	dir := testDir(t)
 	r := newRig(t, "groups", dir, "1")
-	r.run(r.task(0, "true")) // then a runner runs
+	r.run(r.task(0, "true")) // so that a runner runs
 	info, err := protocol.Dir(dir).ReadInfo(1)
 	if err != nil {
 		t.Fatal(err)
@@ -266,7 +266,7 @@ func TestSweepIsDueSoonerOnADiskThatIsNearlyFull(t *testing.T) {
 	}
 }
 
-func TestSweep(t *testing.T) {
+func TestSweepRemovesOldOutput(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "groups", testDir(t), "1")
 	for i := range 3 {
@@ -303,9 +303,9 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// What is kept counts by what it takes on the disk: files with holes that are longer than the disk take none of it, and have
-// no output of others removed.
-func TestSweepOfSparseFiles(t *testing.T) {
+// Output counts by its disk space. Files with holes that are longer than the disk use none of it, and do not cause the
+// removal of other output.
+func TestSweepCountsSparseFilesByTheirDiskSpace(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "groups", testDir(t), "1")
 	for i := range 2 {
@@ -326,8 +326,8 @@ func TestSweepOfSparseFiles(t *testing.T) {
 	}
 }
 
-// A daemon that stops cannot say which exits are still needed, so its last look for old output removes nothing.
-func TestSweepOfStoppingDaemon(t *testing.T) {
+// A daemon that stops cannot know which exits are still needed, so its last sweep removes nothing.
+func TestStoppingDaemonRemovesNoOutput(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "groups", testDir(t), "1")
 	r.run(r.task(0, "true"))

@@ -9,7 +9,7 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-// A runner is told what a task may take of the memory of its share of a GPU.
+// A runner is told how much of the memory of a shared GPU a task may use.
 func TestRunnerIsToldTheMemoryOfAShare(t *testing.T) {
 	t.Parallel()
 	granted := gpu.Grant{Memory: []gpu.MemoryLimit{{PCI: "00000000:1B:00.0", Bytes: 10 << 30}}}

@@ -13,8 +13,8 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-// A runner sleeps with our timer slack. Its tasks have the kernel's own: their sleeps do not get longer.
-func TestTimerSlack(t *testing.T) {
+// A runner has our timer slack. Its tasks have the kernel's default, so that their sleeps do not get longer.
+func TestTasksHaveTheDefaultTimerSlack(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "groups", testDir(t), "1")
 	for i := range 20 {

@@ -32,7 +32,7 @@ func (r *rig) inode(a job.Attempt) uint64 {
 	return is.Ino
 }
 
-// finish runs a task that ends well, waits until its scratch directory is removed, and forgets its exit.
+// finish runs a task that succeeds, waits until its scratch directory is removed, and forgets its exit.
 func (r *rig) finish(task worker.Task) uint64 {
 	r.t.Helper()
 	if exit := r.run(task); exit.State != job.Succeeded {
@@ -63,8 +63,8 @@ func (r *rig) log(a job.Attempt, offset int64, follow bool) (string, error) {
 	return string(b), err
 }
 
-// A task that writes nothing leaves its directory to the next one, and its log is still empty and not unknown, also for
-// a later daemon.
+// A task that writes nothing leaves its directory to the next one. Its log is still empty and not unknown, even for a
+// later daemon.
 func TestSilentTaskLeavesItsDirectory(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, mode string) {
@@ -72,7 +72,7 @@ func TestSilentTaskLeavesItsDirectory(t *testing.T) {
 		first := r.finish(r.task(1, "/bin/true"))
 		second := r.task(2, "/bin/sh", "-c", `echo "$MUSTER_SCRATCH"; ls -A "$MUSTER_SCRATCH" ..`)
 		if got := r.finish(second); got != first || r.inode(r.attempt(1)) != 0 {
-			t.Errorf("the second task has inode %d; the first had %d and has %d", got, first, r.inode(r.attempt(1)))
+			t.Errorf("the second task has inode %d; the first had %d and has %d, want it passed on", got, first, r.inode(r.attempt(1)))
 		}
 		if text, err := r.log(second.Attempt, 0, true); err != nil || !strings.HasPrefix(text, r.d.dir.Scratch(second.Attempt)+"\n") {
 			t.Errorf("log %q, %v, want no error and prefix %v", text, err, r.d.dir.Scratch(second.Attempt)+"\n")
@@ -98,12 +98,12 @@ func TestSilentTaskLeavesItsDirectory(t *testing.T) {
 			}
 		}
 		if fourth := later.finish(later.task(4, "/bin/true")); later.inode(r.attempt(3)) == 0 || fourth == 0 {
-			t.Error("a daemon gave a directory that it did not see its task leave")
+			t.Error("a daemon passed on a directory though it did not see its task leave it")
 		}
 	})
 }
 
-// Ten thousand silent tasks would leave as many directories. A hundred leave a few.
+// Without this, ten thousand silent tasks would leave as many directories. A hundred leave a few.
 func TestDirectoriesOfSilentTasksStayFew(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "nogroups", testDir(t), "1")
@@ -116,19 +116,19 @@ func TestDirectoriesOfSilentTasksStayFew(t *testing.T) {
 }
 
 // The directory of an attempt whose exit is still needed shows that it was started.
-func TestUnforgottenDirectoryStays(t *testing.T) {
+func TestDirectoryStaysUntilItsExitIsForgotten(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "nogroups", testDir(t), "1")
 	r.run(r.task(1, "/bin/true"))
 	r.finish(r.task(2, "/bin/true"))
 	r.finish(r.task(3, "/bin/true"))
 	if r.inode(r.attempt(1)) == 0 || r.inode(r.attempt(2)) != 0 {
-		t.Errorf("inodes %d and %d", r.inode(r.attempt(1)), r.inode(r.attempt(2)))
+		t.Errorf("inodes %d and %d, want the first kept and the second passed on", r.inode(r.attempt(1)), r.inode(r.attempt(2)))
 	}
 }
 
 // A task of the runner's own user may change its own directory. The next task does not see that.
-func TestChangedDirectoryIsNotTaken(t *testing.T) {
+func TestChangedDirectoryIsNotPassedOn(t *testing.T) {
 	t.Parallel()
 	for name, script := range map[string]string{
 		"planted output": `echo forged > ../out-0-0`,
@@ -142,7 +142,7 @@ func TestChangedDirectoryIsNotTaken(t *testing.T) {
 			k := r.task(1, "/bin/sh", "-c", script)
 			first := r.finish(k)
 			if second := r.finish(r.task(2, "/bin/true")); second == first || r.inode(k.Attempt) != first {
-				t.Error("the directory was taken")
+				t.Error("the changed directory was passed on")
 			}
 			if text, err := r.log(r.attempt(2), 0, false); text != "" || err != nil {
 				t.Errorf("log of the second task: %q, %v, want none and no error", text, err)
@@ -151,7 +151,7 @@ func TestChangedDirectoryIsNotTaken(t *testing.T) {
 	}
 }
 
-// What a task may have left in its directory besides its output keeps the directory from being offered.
+// If a task may have left anything in its directory besides its output, the directory is not passed on.
 func TestTasksWithFilesKeepTheirDirectories(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "nogroups", testDir(t), "1")
@@ -167,13 +167,13 @@ func TestTasksWithFilesKeepTheirDirectories(t *testing.T) {
 	r.finish(r.task(3, "/bin/true"))
 	for n := 1; n <= 3; n++ {
 		if r.inode(r.attempt(n)) == 0 {
-			t.Errorf("the directory of task %d was taken", n)
+			t.Errorf("the directory of task %d was passed on", n)
 		}
 	}
 }
 
-// If the runner dies, each directory has either its old name or its new one, and the next runner goes on.
-func TestRunnerDiesAroundDirectories(t *testing.T) {
+// If the runner dies, each directory has either its old name or its new one, and the next runner continues.
+func TestDirectoriesSurviveTheDeathOfARunner(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "nogroups", testDir(t), "1")
 	r.finish(r.task(1, "/bin/true"))
@@ -189,14 +189,14 @@ func TestRunnerDiesAroundDirectories(t *testing.T) {
 	}
 	r.expect(worker.DriverLost)
 	if r.inode(r.attempt(2)) != first {
-		t.Error("the second task did not have the directory of the first")
+		t.Error("the second task did not get the directory of the first")
 	}
 	if err := r.d.Forget(r.attempt(2)); err != nil {
 		t.Fatal(err)
 	}
 	r.finish(r.task(3, "/bin/true"))
 	if r.inode(r.attempt(2)) != first {
-		t.Error("a task took the directory of one that was lost")
+		t.Error("a task got the directory of one that was lost")
 	}
 }
 
@@ -207,9 +207,9 @@ func sparesIn(t *testing.T) *spares {
 	return s
 }
 
-// TestSparesAgainstModel checks for random histories: a directory is given once, after its attempt was forgotten, to the
-// same user, never while it is followed, and it is not swept before the attempt that takes it has begun.
-func TestSparesAgainstModel(t *testing.T) {
+// TestSparesAgreeWithTheModel checks random histories: a directory is passed on once, after its attempt was forgotten, to
+// the same user, never while it is followed. It is not swept before the attempt that gets it has started.
+func TestSparesAgreeWithTheModel(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(50) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
@@ -240,7 +240,7 @@ func TestSparesAgainstModel(t *testing.T) {
 					s.forgotten(old)
 					forgotten[old] = true
 				}
-				s.forgotten(a) // not known
+				s.forgotten(a) // an unknown attempt
 			case 3:
 				name := s.take(a, users[a], func(dir string) bool { return watched[dir] })
 				if name == "" {
@@ -261,7 +261,7 @@ func TestSparesAgainstModel(t *testing.T) {
 			s.addTo(names)
 			for _, old := range pending {
 				if !names[old] {
-					t.Fatalf("seed %d: the directory of %s may be swept while it is taken", seed, old)
+					t.Fatalf("seed %d: the directory of %s may be swept while it is passed on", seed, old)
 				}
 			}
 		}
@@ -271,7 +271,8 @@ func TestSparesAgainstModel(t *testing.T) {
 	}
 }
 
-// What the daemon knows of directories stays small, whatever tasks do: for hours, and with an owner that never answers.
+// What the daemon remembers of directories is bounded, whatever tasks do: for hours, and with an owner that never
+// answers.
 func TestSparesAreBounded(t *testing.T) {
 	t.Parallel()
 	s := sparesIn(t)
@@ -294,7 +295,7 @@ func TestSparesAreBounded(t *testing.T) {
 		s.ended(a, "ada")
 		s.forgotten(a)
 		if s.take(attempt(all+n), "ada", noFollower) == "" {
-			t.Fatal("no directory")
+			t.Fatal("there is no directory to pass on")
 		}
 		s.settled(attempt(all + n))
 	}
@@ -312,13 +313,13 @@ func TestSparesAreBounded(t *testing.T) {
 	}
 	for _, n := range []int{all - maxSpares - 1, all - 100_000} {
 		if !s.gave(attempt(n)) {
-			t.Errorf("it is not known that task %d of %d wrote nothing", n, all)
+			t.Errorf("task %d of %d wrote nothing, but that is unknown", n, all)
 		}
 	}
 }
 
-// If the list cannot be written, nothing is given: the log of the old attempt would become unknown.
-func TestNoDirectoryWithoutList(t *testing.T) {
+// If the list cannot be written, nothing is passed on: the log of the old attempt would become unknown.
+func TestNoDirectoryIsPassedOnWithoutTheList(t *testing.T) {
 	t.Parallel()
 	s := sparesIn(t)
 	if err := os.Mkdir(protocol.Silent(s.dir), 0o700); err != nil {
@@ -332,7 +333,7 @@ func TestNoDirectoryWithoutList(t *testing.T) {
 }
 
 // After a power cut the list may end within a line.
-func TestListWithTornLine(t *testing.T) {
+func TestListWithAPartialLineIsRead(t *testing.T) {
 	t.Parallel()
 	s := sparesIn(t)
 	if err := os.WriteFile(protocol.Silent(s.dir), []byte(attemptIn("x", 1).String()[:5]), 0o600); err != nil {
@@ -346,7 +347,7 @@ func TestListWithTornLine(t *testing.T) {
 	}
 }
 
-// A stranger who asks for outputs that never were must not cost more than reading the list.
+// A stranger who asks for outputs that never existed must not cost more than a read of the list.
 func TestUnknownOutputIsCheap(t *testing.T) { //nolint:paralleltest // it counts allocations
 	s := sparesIn(t)
 	var list strings.Builder
@@ -360,7 +361,7 @@ func TestUnknownOutputIsCheap(t *testing.T) { //nolint:paralleltest // it counts
 	}
 	if n := testing.AllocsPerRun(3, func() {
 		if s.gave(attemptIn("x", 1)) {
-			t.Error("found")
+			t.Error("an output that never existed was found")
 		}
 	}); n > 1000 {
 		t.Errorf("%v allocations, want at most 1000", n)

@@ -42,7 +42,7 @@ func dirElsewhere(t testing.TB) string {
 	return dir
 }
 
-// privateRig returns a rig whose tasks have a /tmp of their own.
+// privateRig returns a rig whose tasks have a private /tmp.
 func privateRig(t *testing.T, mode string) *rig {
 	t.Helper()
 	r := newRig(t, mode, dirElsewhere(t), "1")
@@ -69,7 +69,7 @@ func by(user string, k worker.Task) worker.Task {
 	return k
 }
 
-// onHost returns a new directory or file of the host, which belongs to a user and goes with the test.
+// onHost returns a new directory or file of the host. It belongs to a user and is removed with the test.
 func onHost(t *testing.T, place string, uid int) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(place, "muster-test-") //nolint:usetesting // it must be there
@@ -83,7 +83,7 @@ func onHost(t *testing.T, place string, uid int) string {
 	return dir
 }
 
-// tmps lists what is in the directories of the tasks of a runner, of those that are not empty.
+// tmps lists the contents of the directories of a runner's tasks, except for empty ones.
 func (r *rig) tmps(n int) string {
 	all, err := filepath.Glob(protocol.Tmps(r.d.dir, n) + "/*/*")
 	if err != nil {
@@ -92,8 +92,8 @@ func (r *rig) tmps(n int) string {
 	return strings.Join(all, " ")
 }
 
-// What a task leaves in /tmp and /dev/shm is in nobody's way, and it is gone with the task.
-func TestTasksHaveTheirOwnTmp(t *testing.T) {
+// What a task leaves in /tmp and /dev/shm affects no other task, and is removed with the task.
+func TestTasksHaveAPrivateTmp(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"groups", "nogroups"} {
 		t.Run(mode, func(t *testing.T) {
@@ -117,16 +117,16 @@ func TestTasksHaveTheirOwnTmp(t *testing.T) {
 			// An empty one serves the next task of its user.
 			before := r.say(by("nobody", r.shell(10, "stat -c %i /tmp")))
 			if after := r.say(by("nobody", r.shell(11, "stat -c %i /tmp"))); after != before {
-				t.Errorf("the /tmp of two tasks, one after the other: %s and %s", before, after)
+				t.Errorf("the /tmp of two tasks, one after the other: %s and %s, want the same", before, after)
 			}
 			if other := r.say(by("daemon", r.shell(12, "stat -c %i /tmp"))); other == before {
-				t.Error("the /tmp of a task went to another user")
+				t.Error("another user got the /tmp of a task")
 			}
 		})
 	}
 }
 
-// Nobody but the task reaches its files, whoever knows where they lie.
+// Only the task can reach its files, even if others know where they are.
 func TestTmpIsClosedToOthers(t *testing.T) {
 	t.Parallel()
 	r := privateRig(t, "groups")
@@ -181,8 +181,9 @@ func (r *rig) exec(k worker.Task, command ...string) string {
 	return string(out)
 }
 
-// What a job names below /tmp stays reachable: its working directory, its program, and what its environment names.
-func TestWhatStaysOfTheHostsTmp(t *testing.T) {
+// Files below /tmp that a job names can still be reached: its working directory, its program, and what its environment
+// names.
+func TestNamedFilesOfTheHostsTmpStayVisible(t *testing.T) {
 	t.Parallel()
 	r := privateRig(t, "groups")
 	mine, theirs := onHost(t, "/tmp", nobody), onHost(t, "/tmp", 1)
@@ -252,7 +253,7 @@ func TestWhatStaysOfTheHostsTmp(t *testing.T) {
 		t.Errorf(`a socket that the environment names: %q, want prefix "1\n" and "No such file" in it`, out)
 	}
 
-	// A task in /tmp itself is in that of the host.
+	// A task with /tmp itself as its working directory is in that of the host.
 	name := filepath.Base(onHost(t, "/tmp", nobody))
 	all := task("sh", "-c", "[ -d "+name+" ] && pwd")
 	all.Spec.Workdir = "/tmp"
@@ -266,7 +267,7 @@ func TestWhatStaysOfTheHostsTmp(t *testing.T) {
 		t.Errorf(`in /dev/shm: %q, want prefix "/dev/shm\n", %v in it and "No such file" in it`, out, shm)
 	}
 
-	// Output goes where the job says, on the host.
+	// Output goes to the file that the job names, on the host.
 	out := task("echo", "hello")
 	out.Spec.Output = filepath.Join(mine, "out")
 	r.run(out)
@@ -274,13 +275,13 @@ func TestWhatStaysOfTheHostsTmp(t *testing.T) {
 		t.Errorf(`output below /tmp: %q, %v, want "hello\n"`, b, err)
 	}
 	if _, err := os.Stat(mine + "/data"); err != nil {
-		t.Errorf("what was mounted in tasks: %v", err)
+		t.Errorf("a file that was mounted in tasks was removed: %v", err)
 	}
 	await(t, "what the tasks left to go", func() bool { return r.tmps(1) == "" })
 }
 
-// What the driver of the GPUs says that programs share with a service of the host stays reachable.
-func TestSharedWithTheDriver(t *testing.T) {
+// Files that programs share with a service of the host, according to the GPU driver, can still be reached.
+func TestFilesSharedWithTheGPUDriverStayVisible(t *testing.T) {
 	t.Parallel()
 	r := privateRig(t, "groups")
 	pipes, shm := onHost(t, "/tmp", 1), onHost(t, "/dev/shm", nobody)
@@ -299,8 +300,8 @@ func TestSharedWithTheDriver(t *testing.T) {
 	}
 }
 
-// What a task holds in /tmp counts as its scratch directory does.
-func TestTmpIsMeasured(t *testing.T) {
+// What a task holds in /tmp counts like its scratch directory.
+func TestTmpCountsForTheScratchQuota(t *testing.T) {
 	t.Parallel()
 	r := privateRig(t, "groups")
 	r.d.cfg.Limits.Scratch = 8 * mib
@@ -323,8 +324,8 @@ func TestTmpIsMeasured(t *testing.T) {
 	}
 }
 
-// What tasks of a runner that was killed have left is removed, by this daemon or the next one.
-func TestTmpOfDeadRunners(t *testing.T) {
+// What the tasks of a killed runner have left is removed, by this daemon or the next one.
+func TestTmpOfDeadRunnersIsRemoved(t *testing.T) {
 	t.Parallel()
 	r := privateRig(t, "groups")
 	mine := onHost(t, "/tmp", nobody)
@@ -356,7 +357,7 @@ func TestTmpOfDeadRunners(t *testing.T) {
 	leave(2)
 	r.stop()
 	killRunner(t, r.dir, 2)
-	// A daemon that was killed before it had removed all leaves no lock file.
+	// A daemon that was killed before it had removed everything leaves no lock file.
 	if err := os.MkdirAll(protocol.Tmps(r.d.dir, 9)+"/1/x", 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -364,13 +365,13 @@ func TestTmpOfDeadRunners(t *testing.T) {
 	gone(2)
 	gone(9)
 	if _, err := os.Stat(mine + "/kept"); err != nil {
-		t.Errorf("what was mounted in tasks: %v", err)
+		t.Errorf("a file that was mounted in tasks was removed: %v", err)
 	}
 }
 
-// With the setting off, and where tasks have no mounts of their own, they share the directories of the host, and the runner
+// With the setting off, and if tasks cannot have private mounts, they share the directories of the host, and the runner
 // says why.
-func TestTasksShareTmp(t *testing.T) {
+func TestTasksShareTmpWithoutPrivateMounts(t *testing.T) {
 	t.Parallel()
 	for mode, why := range map[string]string{"sharedtmp": "by the setting private-tmp", "bare": "tasks have no mounts of their own", "groups": "the data directory lies in /tmp"} {
 		t.Run(mode, func(t *testing.T) {

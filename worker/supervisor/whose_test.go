@@ -9,9 +9,9 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// A process of a task stays one when it leaves its parents and its session. Where tasks have no control groups, nothing is
+// A process of a task still belongs to it when it leaves its parents and its session. Without control groups nothing is
 // known.
-func TestWhoseProcesses(t *testing.T) {
+func TestProcessBelongsToItsTask(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode string) {
 		r := newRig(t, mode, testDir(t), "1")
 		k := r.shell(0, "(setsid sleep 601 &)\nexec sleep 600")
@@ -31,14 +31,14 @@ func TestWhoseProcesses(t *testing.T) {
 		task, known := got[fork]
 		other, knownOther := got[self]
 		if known != groups || task != groups || knownOther != groups || other || len(got) > 2 {
-			t.Errorf("with groups: %t; whose: %v, of a task %d, of others %d", groups, got, fork, self)
+			t.Errorf("groups: %t; whose: %v, of a task %d, of others %d, want both known exactly with groups", groups, got, fork, self)
 		}
 		if err := r.d.Stop(k.Attempt, 0, "over"); err != nil {
 			t.Fatal(err)
 		}
 		r.expect(worker.DriverExited)
 		if got := r.d.Whose(t.Context(), nil); got != nil {
-			t.Errorf("of no process: %v", got)
+			t.Errorf("of no process: %v, want nothing", got)
 		}
 	})
 }

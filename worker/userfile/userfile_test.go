@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// other is a user without a name, who owns nothing but what a test gives.
+// other is a user without a name, who owns only what a test gives.
 func other(t *testing.T) Rights {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -52,7 +52,7 @@ func status(t *testing.T, name string) string {
 
 // A thread has the user's effective ids and groups, and no capability. Its real and saved uid are root's, so that the
 // user can neither signal nor trace it. After As it has what it had before.
-func TestRightsOfAThread(t *testing.T) {
+func TestThreadHasTheRightsOfItsUser(t *testing.T) {
 	r := other(t)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -84,8 +84,8 @@ func TestRightsOfAThread(t *testing.T) {
 	}
 }
 
-// Files are given to a user without the capability that exceeds quotas, which the thread has again afterwards.
-func TestCharge(t *testing.T) {
+// Files are given to a user without the capability to exceed quotas, which the thread has again afterwards.
+func TestFilesAreGivenWithinTheQuota(t *testing.T) {
 	other(t)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -113,7 +113,7 @@ func TestCharge(t *testing.T) {
 }
 
 // A user can do nothing to a thread that has the user's rights.
-func TestThreadIsRoots(t *testing.T) {
+func TestUserCannotSignalOrTraceAThread(t *testing.T) {
 	r := other(t)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -144,7 +144,7 @@ func TestThreadIsRoots(t *testing.T) {
 			case errors.Is(err, exec.ErrNotFound):
 				t.Log(err)
 			case !errors.As(err, &failed):
-				t.Errorf("%q by the user: %v", command, err)
+				t.Errorf("%q by the user: %v, want it denied", command, err)
 			}
 		}
 		return nil
@@ -155,11 +155,11 @@ func TestThreadIsRoots(t *testing.T) {
 }
 
 // Both ways to open a path find the same, and neither follows a magic link or opens a file of the kernel.
-func TestOpen(t *testing.T) {
+func TestHostileFilesAreNotOpened(t *testing.T) {
 	r := other(t)
 	dir := ground(t)
 	closed, mine := filepath.Join(dir, "closed"), filepath.Join(dir, "mine")
-	inner := filepath.Join(closed, "inner") // open to all but for the directory above
+	inner := filepath.Join(closed, "inner") // open to all except for the directory above
 	if err := errors.Join(os.MkdirAll(inner, 0o755), os.Chmod(closed, 0o700), os.Mkdir(mine, 0o755), os.Chown(mine, int(r.Uid), int(r.Gid))); err != nil {
 		t.Fatal(err)
 	}
@@ -307,8 +307,8 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// A file is truncated only once it is known to be no file of the kernel's. A device is not.
-func TestTruncate(t *testing.T) {
+// A file is truncated only once it is known not to be a file of the kernel. A device is not truncated.
+func TestOnlyPlainFilesAreTruncated(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(path, []byte("text"), 0o600); err != nil {
 		t.Fatal(err)
@@ -331,7 +331,7 @@ func TestTruncate(t *testing.T) {
 }
 
 // A name that its user replaces all the time, by a magic link and by a file, leads to the file or nowhere.
-func TestSwappedLink(t *testing.T) {
+func TestNameThatChangesMeanwhileIsSafe(t *testing.T) {
 	r := other(t)
 	dir := ground(t)
 	secret, mine := filepath.Join(dir, "closed", "secret"), filepath.Join(dir, "mine")

@@ -147,7 +147,7 @@ func inside(t testing.TB, f func()) {
 		done <- why
 	}()
 	if why := <-done; why != "" {
-		t.Skip("no private mounts here: ", why)
+		t.Skip("no private mounts here:", why)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/musterhq/muster/worker/runner/proc"
 )
 
-// TestTicksAreThoseOfTheKernel checks that the clock tells the same start as /proc. A zombie still has its start.
+// TestTicksAreThoseOfTheKernel checks that the clock gives the same start as /proc. A zombie still has its start.
 func TestTicksAreThoseOfTheKernel(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
@@ -42,8 +42,8 @@ func TestTicksAreThoseOfTheKernel(t *testing.T) {
 	}
 }
 
-// TestTicksOfAnotherClock checks that /proc is read where its start times are not readings of CLOCK_BOOTTIME.
-func TestTicksOfAnotherClock(t *testing.T) {
+// TestTicksAreReadFromProcOnAnotherClock checks that /proc is read if its start times are not readings of CLOCK_BOOTTIME.
+func TestTicksAreReadFromProcOnAnotherClock(t *testing.T) {
 	t.Parallel()
 	var r tickReader
 	want := proc.StartTicks(os.Getpid())
