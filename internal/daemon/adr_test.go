@@ -15,7 +15,7 @@ import (
 const maxDecision = 500
 
 // decisionsToRewrite are the numbers of the decisions that do not have this form yet: from the first to the last of each pair.
-var decisionsToRewrite = [][2]string{{"001", "120"}}
+var decisionsToRewrite = [][2]string{{"063", "120"}}
 
 // toRewrite reports whether a decision does not have this form yet.
 func toRewrite(name string) bool {
