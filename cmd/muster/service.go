@@ -136,7 +136,8 @@ func (s *service) status(ctx context.Context, n running) string {
 	return "STATUS=" + text
 }
 
-// beats notifies the watchdog as long as the daemon is healthy.
+// beats notifies the watchdog as long as the daemon is healthy. If a loop of the daemon is silent for the whole timeout,
+// systemd ends the daemon by SIGABRT, which prints all stacks.
 func (s *service) beats(ctx context.Context) {
 	watchdog, err := systemd.SdWatchdogEnabled(false)
 	if err != nil {
