@@ -14,14 +14,6 @@ import (
 // maxDecision bounds the words of a decision: one page.
 const maxDecision = 500
 
-// decisionsToRewrite are the numbers of the decisions that do not have this form yet: from the first to the last of each pair.
-var decisionsToRewrite = [][2]string{{"063", "120"}}
-
-// toRewrite reports whether a decision does not have this form yet.
-func toRewrite(name string) bool {
-	return slices.ContainsFunc(decisionsToRewrite, func(r [2]string) bool { return r[0] <= name && name[:3] <= r[1] })
-}
-
 // decisionLink is the link to a decision on a page of docs/adr, as its file name.
 var decisionLink = regexp.MustCompile(`\]\(([0-9]{3}-[a-z0-9-]+\.md)\)`)
 
@@ -29,9 +21,6 @@ var decisionLink = regexp.MustCompile(`\]\(([0-9]{3}-[a-z0-9-]+\.md)\)`)
 // than a page.
 func TestDecisionsHaveOneForm(t *testing.T) {
 	for _, name := range decisionFiles(t) {
-		if toRewrite(name) {
-			continue
-		}
 		number := name[:3]
 		text, err := os.ReadFile(filepath.Join("../../docs/adr", name))
 		if err != nil {
@@ -69,19 +58,16 @@ func TestDecisionsAreListed(t *testing.T) {
 			listed = append(listed, m[1])
 		}
 	}
-	if there := slices.DeleteFunc(slices.Clone(files), toRewrite); !slices.Equal(slices.DeleteFunc(listed, toRewrite), there) {
-		t.Errorf("the index lists %q, and there are %q", listed, there)
+	if !slices.Equal(listed, files) {
+		t.Errorf("the index lists %q, and there are %q", listed, files)
 	}
 	for _, name := range append([]string{"README.md"}, files...) {
-		if toRewrite(name) {
-			continue
-		}
 		text, err := os.ReadFile(filepath.Join("../../docs/adr", name))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, m := range decisionLink.FindAllStringSubmatch(string(text), -1) {
-			if !slices.Contains(files, m[1]) && !toRewrite(m[1]) {
+			if !slices.Contains(files, m[1]) {
 				t.Errorf("%s leads to %s, which does not exist", name, m[1])
 			}
 		}

@@ -5,7 +5,15 @@ package sim
 // A host tells a part of its own daemon what is free, as it tells a scheduler, and that part publishes it. A scheduler
 // gets what has arrived, instead of what the session would have told. The sessions still carry the rest: the profile of
 // a host and what is free when a session begins, offers and their answers, forecasts, and what users have used. A host
-// that declines an offer says what is free. News is dropped if the host itself has said something newer.
+// that declines an offer says what is free. News is dropped if the host itself has said something newer. Otherwise late news
+// would give back what a Commit has just taken.
+//
+// The cores stay as they are. The content of the news stays here, and an overlay carries numbers of versions only, or it would
+// be copied for each pair of hosts. At the beginning all is known. A neighbour that passes nothing on ends no job: a scheduler
+// that has heard of no host looks in the table of classes. A host that lies declines offers, and is paused after some.
+//
+// A copied view of the whole cluster every few seconds would bypass the cores, and no protocol does that. If all messages of
+// a session were delayed, offers would be late, not beliefs. The results are in docs/study.md.
 
 import (
 	"slices"

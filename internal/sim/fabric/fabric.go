@@ -8,7 +8,9 @@
 //
 // A message books all links of its path when it is sent, so that it costs one event. If a message reaches a link before
 // another one that has booked it earlier, it goes first if there is enough time for all of it. The order of messages
-// between two hosts is kept.
+// between two hosts is kept. An event for each link would be exact for messages that overtake each other, at four times the
+// cost; the difference is less than the latency of a link. Packets and congestion control would be a thousand times the
+// events, for the same shares of bandwidth. A route for each pair of hosts would need memory with their square.
 //
 // The same topology, seed and calls give the same times and figures.
 package fabric
