@@ -74,6 +74,48 @@ func TestDecisionsAreListed(t *testing.T) {
 	}
 }
 
+// decisionCited is how code and pages cite one or two decisions.
+var decisionCited = regexp.MustCompile(`\bADR ([0-9]+)(?: and (?:ADR )?([0-9]+))?`)
+
+// TestCitedDecisionsExist: each decision that code or a page cites by its number has a file.
+func TestCitedDecisionsExist(t *testing.T) {
+	numbers := map[string]bool{}
+	for _, name := range decisionFiles(t) {
+		numbers[strings.TrimLeft(name[:3], "0")] = true
+	}
+	var all []string
+	for dir, files := range sources(t) {
+		for _, name := range files {
+			all = append(all, filepath.Join("../..", dir, name))
+		}
+	}
+	for _, pattern := range []string{"../../*.md", "../../*/*.md", "../../*/*/*.md"} {
+		pages, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, pages...)
+	}
+	cited := 0
+	for _, path := range all {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range decisionCited.FindAllStringSubmatch(string(text), -1) {
+			for _, number := range m[1:] {
+				if number != "" && !numbers[number] {
+					t.Errorf("%s cites ADR %s, which does not exist", path, number)
+				}
+			}
+			cited++
+		}
+	}
+	if cited < 100 {
+		t.Errorf("only %d citations were found", cited)
+	}
+}
+
 // decisionFiles returns the files of the decisions, sorted.
 func decisionFiles(t *testing.T) (names []string) {
 	t.Helper()
