@@ -3,12 +3,10 @@ package worker_test
 // Admission: events between a Start and the answer of the host's policy.
 
 import (
-	"errors"
 	"log/slog"
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/musterhq/muster/gpu"
@@ -191,26 +189,6 @@ func TestPolicyIsAskedForALapsedReservation(t *testing.T) {
 			t.Fatalf("event = %+v, want it refused only if the disk fails", ev)
 		}
 	}
-}
-
-// The loop asks the policy in the same round, without a timer.
-func TestLoopAsksThePolicyInTheSameRound(t *testing.T) {
-	with(t, func(t *testing.T, s *site) {
-		session := s.meet()
-		s.set(func() { s.policy = errors.New("not today") })
-		for i := range uint64(2) {
-			s.loop.Deliver(amy, offer(i+1, attempt(i+1, 1), cpu))
-			synctest.Wait()
-			before := time.Now()
-			s.loop.Deliver(amy, start(i+1, attempt(i+1, 1), session, cpu))
-			synctest.Wait()
-			ev := take[contract.Event](s)
-			if len(ev) != 1 || (ev[0].Refused == "not admitted: not today") != (i == 0) || time.Since(before) != 0 {
-				t.Fatalf("events = %+v after %v, want one at once, refused the first time alone", ev, time.Since(before))
-			}
-			s.set(func() { s.policy = nil })
-		}
-	})
 }
 
 // Log lines from loading the ledger, or from a step, are in the next effects.

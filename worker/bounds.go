@@ -114,8 +114,6 @@ const (
 	// sayKeptAfter is the delay after which schedulers learn of a change in what is kept for waiting tasks, if no other
 	// news is sent before.
 	sayKeptAfter = time.Second
-	// hangsAfter is how long the loop waits for a write to disk. A disk under load takes a second or two.
-	hangsAfter = 10 * time.Second
 	// retrySave is the pause before the ledger is written again after an error.
 	retrySave = time.Second
 	// retryStop is the pause before a Stop that the driver could not take is repeated.

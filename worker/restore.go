@@ -54,6 +54,9 @@ func (c *Core) Attempts() []contract.Record {
 	return out
 }
 
+// OwnerOf returns the owner of a journal group; "" if none is known.
+func (c *Core) OwnerOf(g job.Group) job.Peer { return c.leases.claims.ownerOf(g) }
+
 // View is the state of a worker at one moment, for people.
 type View struct {
 	Profile     contract.Profile

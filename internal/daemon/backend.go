@@ -20,8 +20,8 @@ import (
 	"github.com/musterhq/muster/p2p"
 	"github.com/musterhq/muster/scheduler"
 	"github.com/musterhq/muster/scheduler/journal"
-	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/files"
+	"github.com/musterhq/muster/worker/loop"
 	"github.com/musterhq/muster/worker/output"
 	"github.com/musterhq/muster/worker/supervisor"
 )
@@ -281,7 +281,7 @@ func (b jobsBackend) Queue(ctx context.Context) (info api.QueueInfo, err error) 
 type logsBackend struct {
 	driver *supervisor.Driver
 	files  *files.Driver
-	work   *worker.Loop
+	work   *loop.Loop
 }
 
 // Open opens a stream of an attempt.

@@ -14,7 +14,7 @@ import (
 	"github.com/musterhq/muster/internal/audit"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/p2p"
-	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/loop"
 	"github.com/musterhq/muster/worker/meter"
 )
 
@@ -22,7 +22,7 @@ import (
 type nodeBackend struct {
 	host   *p2p.Host
 	gpus   *devices
-	work   *worker.Loop
+	work   *loop.Loop
 	drains *drains
 	meter  *meter.Meter
 	clocks *clocks

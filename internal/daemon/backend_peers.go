@@ -14,7 +14,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/p2p"
-	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/loop"
 )
 
 // peersBackend gives the API access to the cluster.
@@ -144,7 +144,7 @@ func (b peersBackend) Revoked(context.Context) []api.RevokedMember {
 // directoryBackend gives the API access to the directory.
 type directoryBackend struct {
 	*directory
-	work *worker.Loop // nil without the worker role
+	work *loop.Loop // nil without the worker role
 }
 
 // Owner returns the daemon that owns a group's jobs; self is true if it is this one.

@@ -25,6 +25,7 @@ import (
 	"github.com/musterhq/muster/scheduler"
 	"github.com/musterhq/muster/scheduler/state/statetest"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/loop"
 )
 
 // virtual is one daemon of a simulated cluster.
@@ -33,7 +34,7 @@ type virtual struct {
 	table  *dht.Table
 	router *router
 	sched  *scheduler.Loop
-	work   *worker.Loop
+	work   *loop.Loop
 	found  finder // the scheduler's finder
 }
 
@@ -210,7 +211,7 @@ func start(t *testing.T, nw *p2ptest.Net, i int, s shape) *virtual {
 	for i := range nw.Hosts {
 		owned[job.Group(i+1)] = nw.Peer(i)
 	}
-	v.work, err = worker.New(wc, worker.Parts{
+	v.work, err = loop.New(wc, loop.Parts{
 		Ledger: owned, Sender: toSchedulers{v.router}, Driver: driver, Adopter: driver,
 		Clocks: func() worker.Moment {
 			now := time.Now()

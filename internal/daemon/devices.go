@@ -17,7 +17,7 @@ import (
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/loop"
 	"github.com/musterhq/muster/worker/meter"
 )
 
@@ -155,7 +155,7 @@ type watcher interface {
 	Fault(f gpu.Fault)
 }
 
-var _ watcher = (*worker.Loop)(nil)
+var _ watcher = (*loop.Loop)(nil)
 
 // run passes list, status and faults of the GPUs to the worker until ctx ends. Then it closes the driver.
 func (d *devices) run(ctx context.Context, w watcher, of whose, become func(func(*contract.Profile))) error {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/internal/store"
-	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/loop"
 )
 
 // roomEvery is how often the daemon checks the data directory.
@@ -31,8 +31,8 @@ type roomWatch struct {
 	log  *slog.Logger
 }
 
-func watchRoom(s *store.Store, d *dataFiles, w *worker.Loop, log *slog.Logger) *roomWatch {
-	return &roomWatch{log: log, tell: func(why string) { worker.TellRoom(w, why) }, look: func() (trouble, string, string) {
+func watchRoom(s *store.Store, d *dataFiles, w *loop.Loop, log *slog.Logger) *roomWatch {
+	return &roomWatch{log: log, tell: func(why string) { loop.TellRoom(w, why) }, look: func() (trouble, string, string) {
 		if gone := d.look(); gone.any() {
 			return filesGone, gone.String(), gone.advice()
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/loop"
 )
 
 // drainKey is the key of the drain in the store.
@@ -51,7 +52,7 @@ func drainOf(d api.Drain) worker.Drain {
 }
 
 // set begins or changes a drain; nil ends it. At the end of a drain, set calls ready before it tells the worker.
-func (d *drains) set(to *api.Drain, work *worker.Loop, ready func() error) error {
+func (d *drains) set(to *api.Drain, work *loop.Loop, ready func() error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if to == nil {

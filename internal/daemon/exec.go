@@ -11,7 +11,7 @@ import (
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/loop"
 	"github.com/musterhq/muster/worker/runner/docker"
 	"github.com/musterhq/muster/worker/runner/protocol"
 	"github.com/musterhq/muster/worker/runner/spawn"
@@ -22,7 +22,7 @@ var _ api.Exec = execBackend{}
 
 type execBackend struct {
 	driver    *supervisor.Driver
-	work      *worker.Loop
+	work      *loop.Loop
 	allowRoot bool
 	engine    string // host of the container engine
 	open      *openExecs

@@ -18,6 +18,8 @@ import (
 	"github.com/musterhq/muster/p2p"
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/files"
+	"github.com/musterhq/muster/worker/ledger"
+	"github.com/musterhq/muster/worker/loop"
 	"github.com/musterhq/muster/worker/meter"
 	"github.com/musterhq/muster/worker/runner"
 	"github.com/musterhq/muster/worker/runner/docker"
@@ -30,7 +32,7 @@ type execution struct {
 	driver *supervisor.Driver
 	blobs  *upload.Store
 	files  *files.Driver // fetches the files of a job, then calls driver
-	work   *worker.Loop
+	work   *loop.Loop
 	drains *drains
 	users  *lookups
 	meter  *meter.Meter
@@ -60,7 +62,7 @@ func newExecution(b base, hw *hardware, r *router, from holders) (*execution, er
 
 // lookUp looks up the users about whom the worker asks, until ctx ends.
 func (x *execution) lookUp(ctx context.Context) error {
-	return x.users.run(ctx, func(user string, is worker.Presence) { worker.TellLookedUp(x.work, user, is) })
+	return x.users.run(ctx, func(user string, is worker.Presence) { loop.TellLookedUp(x.work, user, is) })
 }
 
 // newRunners builds the driver that runs tasks.
@@ -100,7 +102,7 @@ func (x *execution) buildFiles(b base, hw *hardware, jobs jobsBackend, from hold
 }
 
 // newWorker builds the worker.
-func (x *execution) newWorker(b base, hw *hardware, r *router) (_ *worker.Loop, err error) {
+func (x *execution) newWorker(b base, hw *hardware, r *router) (_ *loop.Loop, err error) {
 	wc := worker.DefaultConfig()
 	wc.Profile, wc.Boot, wc.Seed, wc.Inherit = offered(hw.profile), hw.boot, draw(), environment()
 	wc.Own = b.homes.groups()
@@ -126,8 +128,8 @@ func (x *execution) newWorker(b base, hw *hardware, r *router) (_ *worker.Loop, 
 	if wc.Quarantine, err = loadQuarantine(b.store); err != nil {
 		return nil, err
 	}
-	return worker.New(wc, worker.Parts{
-		Ledger: b.store.Ledger(), Sender: toSchedulers{r}, Driver: x.files, Adopter: x.files, Poll: hw.gpus.ask, Drained: hw.gpus.drain, Clocks: worker.ReadClocks,
+	return loop.New(wc, loop.Parts{
+		Ledger: ledger.New(b.store), Sender: toSchedulers{r}, Driver: x.files, Adopter: x.files, Poll: hw.gpus.ask, Drained: hw.gpus.drain, Clocks: worker.ReadClocks,
 		PortFree:  hostinfo.PortFree,
 		LookUp:    x.users.ask,
 		Keep:      func(q worker.Quarantine) error { return saveQuarantine(b.store, q) },

@@ -15,8 +15,8 @@ import (
 	"github.com/musterhq/muster/internal/upload"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/p2p"
-	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/files"
+	"github.com/musterhq/muster/worker/loop"
 )
 
 var (
@@ -31,7 +31,7 @@ const liveWait = 5 * time.Second
 const maxHolders = 8
 
 // liveTrees returns the uploaded trees that jobs or tasks of this daemon still need.
-func liveTrees(work *worker.Loop, from jobsBackend) (map[upload.Hash]bool, error) {
+func liveTrees(work *loop.Loop, from jobsBackend) (map[upload.Hash]bool, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), liveWait) //nolint:forbidigo // the store calls it without a context
 	defer cancel()
 	live := map[upload.Hash]bool{}
@@ -106,7 +106,7 @@ func (h noHolder) Chunks(context.Context, []upload.Ref, func([]byte) error) erro
 // filesBackend gives the API access to the files of this host's tasks.
 type filesBackend struct {
 	files *files.Driver
-	work  *worker.Loop
+	work  *loop.Loop
 }
 
 // Pack writes the files of an attempt.

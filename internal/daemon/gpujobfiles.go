@@ -13,6 +13,7 @@ import (
 	"github.com/musterhq/muster/internal/metrics/jobfiles"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/loop"
 )
 
 const (
@@ -39,7 +40,7 @@ type viewer interface {
 	View(ctx context.Context) (worker.View, error)
 }
 
-var _ viewer = (*worker.Loop)(nil)
+var _ viewer = (*loop.Loop)(nil)
 
 // run keeps the files up to date until ctx ends. The files stay after that, because the tasks run on.
 func (f *jobFiles) run(ctx context.Context) error {

@@ -55,8 +55,10 @@ var allowedImports = map[string][]string{
 	"internal/keptsocket":         {},
 	"internal/timerslack":         {},
 	"internal/testkit/rogue":      {"job", "dht", "p2p", "p2p/gossip", "p2p/peerhttp", "p2p/session", "p2p/wirepb"}, // the hostile member of tests
-	"worker":                      {"job", "gpu", "internal/inbox", "internal/contract", "internal/fairshare", "internal/timers", "worker/leaseclock"},
+	"worker":                      {"job", "gpu", "internal/contract", "internal/fairshare", "internal/timers", "worker/leaseclock"},
 	"worker/leaseclock":           {},
+	"worker/ledger":               {"job", "internal/contract", "internal/store", "internal/store/storepb"},
+	"worker/loop":                 {"job", "gpu", "internal/contract", "internal/fairshare", "internal/inbox", "worker"},
 	"worker/output":               {"job"},
 	"worker/userfile":             {},
 	"worker/cgroup":               {},
@@ -97,7 +99,7 @@ var allowedImports = map[string][]string{
 	"internal/metrics":            {"job", "gpu"},
 	"internal/metrics/jobfiles":   {"job", "gpu"},
 	"internal/daemon": {
-		"job", "gpu", "gpu/nvml", "gpu/simgpu", "internal/hostinfo", "internal/osuser", "internal/contract", "internal/fairshare", "scheduler", "worker", "worker/runner/docker", "worker/supervisor", "worker/output", "worker/runner", "worker/runner/protocol", "worker/runner/spawn", "worker/cgroup",
+		"job", "gpu", "gpu/nvml", "gpu/simgpu", "internal/hostinfo", "internal/osuser", "internal/contract", "internal/fairshare", "scheduler", "worker", "worker/ledger", "worker/loop", "worker/runner/docker", "worker/supervisor", "worker/output", "worker/runner", "worker/runner/protocol", "worker/runner/spawn", "worker/cgroup",
 		"p2p", "p2p/session", "p2p/gossip", "p2p/peerhttp", "dht", "internal/store", "scheduler/journal", "api", "internal/upload", "worker/files", "worker/meter", "internal/audit", "internal/metrics", "internal/metrics/jobfiles", "internal/usage", "internal/waittime",
 	},
 	"internal/sim":                   {"job", "scheduler/state", "gpu", "internal/contract", "internal/fairshare", "scheduler", "worker", "internal/timers", "internal/sim/load", "internal/sim/record"},
@@ -149,7 +151,7 @@ func TestLayout(t *testing.T) {
 				if dir == "job" && strings.Contains(path, ".") {
 					t.Errorf("job/%s imports %s: job may import only the standard library", file, path)
 				}
-				if foreign := strings.Contains(path, "libp2p/"); foreign && slices.Contains([]string{"scheduler", "worker", "internal/store", "api", "internal/sim"}, dir) {
+				if foreign := strings.Contains(path, "libp2p/"); foreign && slices.Contains([]string{"scheduler", "worker", "worker/loop", "internal/store", "api", "internal/sim"}, dir) {
 					t.Errorf("%s/%s imports %s: only p2p, dht and node may import libp2p", dir, file, path)
 				}
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/musterhq/muster/p2p/p2ptest"
 	"github.com/musterhq/muster/p2p/session"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/loop"
 )
 
 // hearing is the end of a session at a daemon that only listens.
@@ -57,7 +58,7 @@ func TestCommitHasTheAddressOfTheSession(t *testing.T) {
 		driver := &instant{}
 		wc := worker.DefaultConfig()
 		wc.Profile, wc.Boot = contract.Profile{Peer: b.self, Name: "b", Store: "s", CPUs: 8, Worker: true}, "boot"
-		b.work, err = worker.New(wc, worker.Parts{
+		b.work, err = loop.New(wc, loop.Parts{
 			Ledger: memoryLedger{7: from.Peer()}, Sender: toSchedulers{b}, Driver: driver, Adopter: driver,
 			PortFree: func(port int) bool { return port%7 == 0 },
 			Clocks: func() worker.Moment {

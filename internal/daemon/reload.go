@@ -14,6 +14,7 @@ import (
 	"github.com/musterhq/muster/p2p"
 	"github.com/musterhq/muster/scheduler"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/loop"
 )
 
 // live holds the present settings and profile. It is safe for concurrent use.
@@ -52,7 +53,7 @@ type changes struct {
 	now     *live
 	host    *p2p.Host
 	net     *overlay
-	work    *worker.Loop
+	work    *loop.Loop
 	owners  owners
 	server  *api.Server
 	gpus    *devices

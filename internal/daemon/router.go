@@ -14,14 +14,14 @@ import (
 	"github.com/musterhq/muster/p2p"
 	"github.com/musterhq/muster/p2p/session"
 	"github.com/musterhq/muster/scheduler"
-	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/loop"
 )
 
 // The compiler checks that the interfaces of the parts are implemented.
 var (
 	_ session.Handler    = (*router)(nil)
 	_ scheduler.Sessions = toWorkers{}
-	_ worker.Sender      = toSchedulers{}
+	_ loop.Sender        = toSchedulers{}
 )
 
 // router connects the sessions with the schedulers and the worker of this daemon. Its fields are set before the
@@ -33,7 +33,7 @@ type router struct {
 	defects   *defects
 	reopening atomic.Bool // the local session is being closed and opened again
 	owners    owners
-	work      *worker.Loop
+	work      *loop.Loop
 	groups    *directory
 	signed    func(job.Peer) map[string]string // the labels that are signed for a peer
 	may       func(job.Peer, p2p.Roles) bool   // whether a peer may have a role

@@ -15,6 +15,7 @@ import (
 	"github.com/musterhq/muster/internal/store"
 	"github.com/musterhq/muster/scheduler"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/loop"
 )
 
 // usageKey is the key of the usage in the store.
@@ -42,7 +43,7 @@ func saveUsage(disk *store.Store, now worker.Usage) error {
 
 // usersBackend gives the API access to what users and projects use.
 type usersBackend struct {
-	work *worker.Loop
+	work *loop.Loop
 	allotments
 }
 

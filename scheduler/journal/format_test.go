@@ -16,6 +16,7 @@ import (
 	"github.com/musterhq/muster/internal/store/storetest"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/state"
+	"github.com/musterhq/muster/worker/ledger"
 )
 
 // old creates the data directory that testdata/directory.txt describes.
@@ -120,7 +121,7 @@ func TestDirectoryOfAnOlderReleaseIsRead(t *testing.T) {
 		if last := r.delivered()[len(want)]; !last.Lead || last.Epoch.Term != 3 {
 			t.Errorf("the journal does not lead: %+v, want a Lead of term 3", last)
 		}
-		records, claims, err := s.Ledger().Load()
+		records, claims, err := ledger.New(s).Load()
 		if err != nil || !reflect.DeepEqual(records, []contract.Record{held}) || len(claims) != 1 || claims[0] != (contract.Claim{Group: g, Epoch: epoch}) {
 			t.Errorf("Load of the ledger = %+v, %v, %v, want the record and the claim", records, claims, err)
 		}

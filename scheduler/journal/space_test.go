@@ -24,6 +24,7 @@ import (
 	"github.com/musterhq/muster/internal/store"
 	"github.com/musterhq/muster/internal/store/storetest"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/ledger"
 )
 
 func TestNewWorkIsRefusedBeforeTheDiskIsFull(t *testing.T) {
@@ -31,7 +32,7 @@ func TestNewWorkIsRefusedBeforeTheDiskIsFull(t *testing.T) {
 		fs := storetest.Disk()
 		s := open(t, fs)
 		defer closeStore(t, s)
-		g, r, ledger := s.Group(), run(t, s, DefaultConfig()), s.Ledger()
+		g, r, ledger := s.Group(), run(t, s, DefaultConfig()), ledger.New(s)
 		defer r.halt(t)
 		attempt := func(n int) job.Attempt { return job.Attempt{Job: job.NewID(g, 1), N: n} }
 		known := contract.Record{Attempt: attempt(1), Phase: contract.PhaseStarted}

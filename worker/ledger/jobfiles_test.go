@@ -1,4 +1,4 @@
-package store
+package ledger
 
 import (
 	"fmt"
@@ -10,11 +10,12 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/internal/store"
 	"github.com/musterhq/muster/job"
 )
 
 // rowsOfFiles returns how many job files are on disk.
-func rowsOfFiles(t interface{ Fatal(...any) }, s *Store) (n int) {
+func rowsOfFiles(t interface{ Fatal(...any) }, s *store.Store) (n int) {
 	if err := s.ReadPrefix([]byte(filePrefix), func(_, _ []byte) error { n++; return nil }); err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +32,7 @@ func TestFilesOfRecords(t *testing.T) {
 	s := open(t, vfs.NewMem())
 	all := []*job.File{nil, newFile(job.Spec{Name: "a"}), newFile(job.Spec{Name: "b"}), newFile(job.Spec{Name: "c"})}
 	rapid.Check(t, func(t *rapid.T) {
-		l := s.Ledger()
+		l := New(s)
 		old, _, err := l.Load()
 		if err != nil {
 			t.Fatal(err)
@@ -57,7 +58,7 @@ func TestFilesOfRecords(t *testing.T) {
 				t.Fatal(err)
 			}
 			if rapid.IntRange(0, 3).Draw(t, "restart") == 0 {
-				l = s.Ledger()
+				l = New(s)
 			}
 			records, _, err := l.Load()
 			if err != nil {
@@ -83,19 +84,19 @@ func TestFilesOfRecords(t *testing.T) {
 // 10,000 tasks of a job write its job file once.
 func TestFileIsWrittenOnce(t *testing.T) {
 	s := open(t, vfs.NewMem())
-	l := s.Ledger()
+	l := New(s)
 	if _, _, err := l.Load(); err != nil {
 		t.Fatal(err)
 	}
 	f := newFile(job.Spec{Name: "x"})
 	for n := range 10_000 {
-		c := l.changes([]contract.Record{held(n, f)}, nil)
-		if wrote := len(c.texts) > 0 && l.files[f.Digest()] == 0; wrote != (n == 0) {
+		c := l.files.changes([]contract.Record{held(n, f)}, nil)
+		if wrote := len(c.texts) > 0 && l.files.records[f.Digest()] == 0; wrote != (n == 0) {
 			t.Fatalf("record %d: the file is written: %v", n, wrote)
 		}
 		c.done()
 	}
-	if got := fmt.Sprint(slices.Collect(maps.Values(l.files))); got != "[10000]" {
+	if got := fmt.Sprint(slices.Collect(maps.Values(l.files.records))); got != "[10000]" {
 		t.Errorf("counts %s", got)
 	}
 }

@@ -1,4 +1,4 @@
-package worker_test
+package loop_test
 
 // The loop: it saves many events at once, carries out effects only after the save, and starts and ends.
 
@@ -15,12 +15,13 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/loop"
 )
 
 // site implements all parts of a loop, in memory.
 type site struct {
 	t     *testing.T
-	loop  *worker.Loop
+	loop  *loop.Loop
 	began time.Time
 
 	mu      sync.Mutex
@@ -127,7 +128,7 @@ func (s *site) Adopt(context.Context) ([]worker.DriverEvent, error) { return nil
 func newSite(t *testing.T) *site {
 	t.Helper()
 	s := &site{t: t, records: map[job.Attempt]contract.Record{}, began: time.Now()}
-	loop, err := worker.New(config(0), worker.Parts{
+	l, err := loop.New(config(0), loop.Parts{
 		Ledger: s, Sender: s, Driver: s, Adopter: s,
 		Poll: func() { s.polls++ },
 		Admit: func(string, job.Spec) error {
@@ -142,7 +143,7 @@ func newSite(t *testing.T) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.loop = loop
+	s.loop = l
 	return s
 }
 
@@ -293,7 +294,7 @@ func TestLoopRunsATaskToItsEnd(t *testing.T) {
 		if err != nil || len(recs) != 2 || recs[1].PID != 9 {
 			t.Fatalf("attempts = %+v, %v, want no error, 2 of them and [1].PID 9", recs, err)
 		}
-		s.loop.Driven(exited(a, 0))
+		s.loop.Driven(exited(a))
 		s.loop.Deliver(amy, contract.Ack{Attempt: a, N: 4})
 		synctest.Wait()
 		var states []job.State
@@ -380,8 +381,8 @@ func TestLoopEndsWithItsContext(t *testing.T) {
 		for range 5000 { // more events than may wait
 			s.loop.Down(amy)
 		}
-		if _, err := s.loop.Attempts(t.Context()); !errors.Is(err, worker.ErrStopped) {
-			t.Errorf("Attempts = %v, want ErrStopped", err)
+		if _, err := s.loop.Attempts(t.Context()); !errors.Is(err, loop.ErrStopped) {
+			t.Errorf("Attempts = %v, want loop.ErrStopped", err)
 		}
 	})
 }
@@ -393,8 +394,8 @@ func TestLoopReportsWhyItCannotStart(t *testing.T) {
 		if err := s.loop.Run(t.Context()); !errors.Is(err, errDisk) {
 			t.Errorf("Run = %v, want the ledger's error", err)
 		}
-		if _, err := s.loop.View(t.Context()); !errors.Is(err, worker.ErrStopped) {
-			t.Errorf("View = %v, want ErrStopped", err)
+		if _, err := s.loop.View(t.Context()); !errors.Is(err, loop.ErrStopped) {
+			t.Errorf("View = %v, want loop.ErrStopped", err)
 		}
 		s = newSite(t)
 		s.refuse = errors.New("no runner")
@@ -408,17 +409,17 @@ func TestLoopReportsWhyItCannotStart(t *testing.T) {
 func TestLoopCanBeDrivenByTurns(t *testing.T) {
 	s := newSite(t)
 	now := worker.Moment{Boot: worker.BootTime(time.Hour), Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
-	loop, err := worker.New(config(1), worker.Parts{
+	l, err := loop.New(config(1), loop.Parts{
 		Ledger: s, Sender: s, Driver: s, Adopter: s, Clocks: func() worker.Moment { return now },
 	}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := loop.Begin(t.Context()); err != nil {
+	if err := l.Begin(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	says := func(m contract.ToWorker) { loop.Turn(t.Context(), worker.Message{From: amy, Msg: m}) }
-	loop.Turn(t.Context(), worker.Up{Peer: amy})
+	says := func(m contract.ToWorker) { l.Turn(t.Context(), worker.Message{From: amy, Msg: m}) }
+	l.Turn(t.Context(), worker.Up{Peer: amy})
 	says(contract.Owns{Groups: []contract.GroupEpoch{{Group: group, Epoch: epoch(1), Founding: proof}}})
 	renew := take[contract.Renew](s)[0]
 	says(answerTo(renew, 1, true))
@@ -427,14 +428,14 @@ func TestLoopCanBeDrivenByTurns(t *testing.T) {
 	if ev := take[contract.Event](s); len(ev) != 1 || ev[0].State != job.Starting || s.calls[0] != "start "+attempt(1, 1).String() {
 		t.Fatalf("events = %+v, calls = %v, want 1 of them, [0].State %v and [0] %v", ev, s.calls, job.Starting, "start "+attempt(1, 1).String())
 	}
-	at, ok := loop.Wake()
+	at, ok := l.Wake()
 	if !ok || at <= now.Boot {
 		t.Fatalf("wake = %v, %v at %v, want a later time", at, ok, now.Boot)
 	}
 	now.Boot, now.Wall = at, now.Wall.Add(at.Sub(now.Boot))
 	take[contract.Renew](s)
-	loop.Turn(t.Context())
-	if next, _ := loop.Wake(); next <= at {
+	l.Turn(t.Context())
+	if next, _ := l.Wake(); next <= at {
 		t.Fatalf("wake = %v after a turn at %v, want a later one", next, at)
 	}
 }
@@ -469,7 +470,7 @@ func TestLoopGoesOnWhileTheDiskHangs(t *testing.T) {
 				t.Errorf("driver was asked %q, want a stop", have)
 			}
 		})
-		s.loop.Driven(exited(runs, 0))
+		s.loop.Driven(exited(runs))
 		pause(2 * time.Second)
 		if ev := take[contract.Event](s); len(ev) == 0 || ev[len(ev)-1].State != job.Cancelled {
 			t.Errorf("told %+v, want the end of the cancelled task", ev)
@@ -504,5 +505,25 @@ func TestLoopGoesOnWhileTheDiskHangs(t *testing.T) {
 				}
 			}
 		})
+	})
+}
+
+// The loop asks the policy in the same round, without a timer.
+func TestLoopAsksThePolicyInTheSameRound(t *testing.T) {
+	with(t, func(t *testing.T, s *site) {
+		session := s.meet()
+		s.set(func() { s.policy = errors.New("not today") })
+		for i := range uint64(2) {
+			s.loop.Deliver(amy, offer(i+1, attempt(i+1, 1), cpu))
+			synctest.Wait()
+			before := time.Now()
+			s.loop.Deliver(amy, start(i+1, attempt(i+1, 1), session, cpu))
+			synctest.Wait()
+			ev := take[contract.Event](s)
+			if len(ev) != 1 || (ev[0].Refused == "not admitted: not today") != (i == 0) || time.Since(before) != 0 {
+				t.Fatalf("events = %+v after %v, want one at once, refused the first time alone", ev, time.Since(before))
+			}
+			s.set(func() { s.policy = nil })
+		}
 	})
 }

@@ -1,4 +1,6 @@
-package worker
+// Package loop runs the core of a worker: one goroutine gives it all waiting events, writes what they change, and carries out the
+// effects. All that a worker reads and writes goes through here; the core has no I/O.
+package loop
 
 // The goroutine around a Core. It gives all waiting events to the Core, saves what they change in one write, and then
 // carries out the effects.
@@ -15,6 +17,7 @@ import (
 	"github.com/musterhq/muster/internal/fairshare"
 	"github.com/musterhq/muster/internal/inbox"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker"
 )
 
 // ErrStopped says that the worker has ended. Later calls return it too.
@@ -34,7 +37,7 @@ var perScheduler = inbox.Limits{Messages: 4096, Weight: 2 << 20, All: 64 << 20, 
 
 // Loop runs a Core. Either Run calls each turn, or a caller with its own clock calls Begin and Turn.
 type Loop struct {
-	core  *Core
+	core  *worker.Core
 	parts Parts
 	log   *slog.Logger
 	exec  executor
@@ -44,7 +47,7 @@ type Loop struct {
 	self   job.Peer
 	// schedulers holds what schedulers have sent, this daemon's own among them. bell holds a token while there may be
 	// something to take.
-	schedulers *inbox.Inbox[job.Peer, Event]
+	schedulers *inbox.Inbox[job.Peer, worker.Event]
 	bell       chan struct{}
 	// adopted is closed when Begin has ended.
 	adopted chan struct{}
@@ -53,13 +56,13 @@ type Loop struct {
 
 // input is an event, or a function to call with the core after the events before it.
 type input struct {
-	event Event
-	ask   func(*Core)
+	event worker.Event
+	ask   func(*worker.Core)
 }
 
 // New returns a worker. It does nothing before Begin or Run.
-func New(cfg Config, parts Parts, log *slog.Logger) (*Loop, error) {
-	core, err := NewCore(cfg)
+func New(cfg worker.Config, parts Parts, log *slog.Logger) (*Loop, error) {
+	core, err := worker.NewCore(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +72,7 @@ func New(cfg Config, parts Parts, log *slog.Logger) (*Loop, error) {
 	bell := make(chan struct{}, 1)
 	return &Loop{
 		core: core, parts: parts, log: log, exec: executor{parts: parts, log: log},
-		in: make(chan input, maxWaiting), self: cfg.Profile.Peer, schedulers: inbox.New[job.Peer, Event](perScheduler, func() { ring(bell) }), bell: bell,
+		in: make(chan input, maxWaiting), self: cfg.Profile.Peer, schedulers: inbox.New[job.Peer, worker.Event](perScheduler, func() { ring(bell) }), bell: bell,
 		adopted: make(chan struct{}), done: make(chan struct{}),
 	}, nil
 }
@@ -118,12 +121,12 @@ func (l *Loop) Begin(ctx context.Context) error {
 		return fmt.Errorf("worker: adopt running tasks: %w", err)
 	}
 	close(l.adopted)
-	l.Turn(ctx, Adopted{Found: found, NeverBegun: neverBegun(l.parts.Adopter, records, found)})
+	l.Turn(ctx, worker.Adopted{Found: found, NeverBegun: neverBegun(l.parts.Adopter, records, found)})
 	return nil
 }
 
 // neverBegun returns the attempts that started according to the ledger, and that the driver was never asked to start.
-func neverBegun(a Adopter, records []contract.Record, found []DriverEvent) (all []job.Attempt) {
+func neverBegun(a worker.Adopter, records []contract.Record, found []worker.DriverEvent) (all []job.Attempt) {
 	known := make(map[job.Attempt]bool, len(found))
 	for _, e := range found {
 		known[e.Attempt] = true
@@ -138,7 +141,7 @@ func neverBegun(a Adopter, records []contract.Record, found []DriverEvent) (all 
 
 // Turn handles the events in order, saves what they change and carries out the effects. When it returns, there is nothing
 // left to do now. It must not be called during Run, nor by two goroutines at once. ctx is for the log.
-func (l *Loop) Turn(ctx context.Context, events ...Event) {
+func (l *Loop) Turn(ctx context.Context, events ...worker.Event) {
 	events = append(l.exec.next, events...)
 	l.exec.next = nil
 	for {
@@ -156,7 +159,7 @@ func (l *Loop) Turn(ctx context.Context, events ...Event) {
 }
 
 // Wake returns when the next Turn is due without events; false if none is.
-func (l *Loop) Wake() (BootTime, bool) { return l.core.Wake() }
+func (l *Loop) Wake() (worker.BootTime, bool) { return l.core.Wake() }
 
 // arm sets the timer to the next turn that is due without events.
 func (l *Loop) arm(timer *time.Timer) {
@@ -168,9 +171,9 @@ func (l *Loop) arm(timer *time.Timer) {
 	timer.Reset(max(0, at.Sub(l.parts.Clocks().Boot)))
 }
 
-func (l *Loop) now() Moment {
+func (l *Loop) now() worker.Moment {
 	m := l.parts.Clocks()
-	if d := Missed() - l.missed; d > 0 {
+	if d := worker.Missed() - l.missed; d > 0 {
 		l.missed += d
 		l.log.Warn("this host was paused, or its wall clock was set forward: all leases end earlier by that time", "by", d.Round(time.Millisecond).String())
 	}
@@ -180,8 +183,8 @@ func (l *Loop) now() Moment {
 // take does one turn with the given inputs, all inputs that wait, and what comes from the schedulers whose turn it is. Then
 // it calls the functions among the inputs.
 func (l *Loop) take(ctx context.Context, first ...input) {
-	var events []Event
-	var asks []func(*Core)
+	var events []worker.Event
+	var asks []func(*worker.Core)
 	add := func(in input) {
 		if in.ask != nil {
 			asks = append(asks, in.ask)
@@ -214,7 +217,7 @@ func (l *Loop) take(ctx context.Context, first ...input) {
 }
 
 // deliver passes an event to the loop. It waits while the loop is behind, and does nothing once the loop has ended.
-func (l *Loop) deliver(ev Event) {
+func (l *Loop) deliver(ev worker.Event) {
 	select {
 	case l.in <- input{event: ev}:
 	case <-l.done:
@@ -223,10 +226,12 @@ func (l *Loop) deliver(ev Event) {
 
 // Up says that a session to a scheduler has opened, with the addresses of its ends. Like Deliver, it waits while too much
 // of that scheduler waits.
-func (l *Loop) Up(p job.Peer, path contract.Path) { l.schedulers.Put(p, Up{Peer: p, Path: path}, 0) }
+func (l *Loop) Up(p job.Peer, path contract.Path) {
+	l.schedulers.Put(p, worker.Up{Peer: p, Path: path}, 0)
+}
 
 // Down says that the session to a scheduler has ended.
-func (l *Loop) Down(p job.Peer) { l.schedulers.Put(p, Down{Peer: p}, 0) }
+func (l *Loop) Down(p job.Peer) { l.schedulers.Put(p, worker.Down{Peer: p}, 0) }
 
 // Deliver delivers a message of a scheduler, in order. It waits while too much of that scheduler waits, so Sender.Send must
 // not call it.
@@ -235,59 +240,61 @@ func (l *Loop) Deliver(from job.Peer, m contract.ToWorker) {
 	if from != l.self { // what this daemon's own scheduler sends is in its memory anyway
 		weight = contract.Weight(m)
 	}
-	l.schedulers.Put(from, Message{From: from, Msg: m}, weight)
+	l.schedulers.Put(from, worker.Message{From: from, Msg: m}, weight)
 }
 
 // Driven delivers an event of the driver.
-func (l *Loop) Driven(e DriverEvent) { l.deliver(e) }
+func (l *Loop) Driven(e worker.DriverEvent) { l.deliver(e) }
 
 // Devices delivers the status of all GPUs; see DeviceStatus.
 func (l *Loop) Devices(s []gpu.Status, tasks map[int]bool) {
-	l.deliver(DeviceStatus{Devices: s, Tasks: tasks})
+	l.deliver(worker.DeviceStatus{Devices: s, Tasks: tasks})
 }
 
 // Fault delivers an error that a GPU reported.
-func (l *Loop) Fault(f gpu.Fault) { l.deliver(DeviceFault{Fault: f}) }
+func (l *Loop) Fault(f gpu.Fault) { l.deliver(worker.DeviceFault{Fault: f}) }
 
 // RestoreDevice ends the quarantine of a GPU.
-func (l *Loop) RestoreDevice(uuid string) { l.deliver(DeviceRestored{UUID: uuid}) }
+func (l *Loop) RestoreDevice(uuid string) { l.deliver(worker.DeviceRestored{UUID: uuid}) }
 
 // ChangeProfile changes the profile of the host. Each caller changes only the fields that it is responsible for.
 func (l *Loop) ChangeProfile(change func(*contract.Profile)) {
 	select {
-	case l.in <- input{ask: func(c *Core) {
+	case l.in <- input{ask: func(c *worker.Core) {
 		p := c.Profile()
 		change(&p)
-		l.exec.next = append(l.exec.next, ProfileChanged{Profile: p})
+		l.exec.next = append(l.exec.next, worker.ProfileChanged{Profile: p})
 	}}:
 	case <-l.done:
 	}
 }
 
 // TellRoom says why the data directory has no room for new work; "" if it has. The host then accepts no tasks.
-func TellRoom(l *Loop, why string) { l.deliver(RoomChanged{Why: why}) }
+func TellRoom(l *Loop, why string) { l.deliver(worker.RoomChanged{Why: why}) }
 
 // TellLookedUp delivers the answer of a lookup; see Parts.LookUp.
-func TellLookedUp(l *Loop, user string, is Presence) { l.deliver(LookedUp{User: user, Is: is}) }
+func TellLookedUp(l *Loop, user string, is worker.Presence) {
+	l.deliver(worker.LookedUp{User: user, Is: is})
+}
 
 // SetShares replaces the weights of users and projects.
-func (l *Loop) SetShares(w fairshare.Weights) { l.deliver(SharesChanged{Weights: w}) }
+func (l *Loop) SetShares(w fairshare.Weights) { l.deliver(worker.SharesChanged{Weights: w}) }
 
 // SetLimits replaces the limits of users.
-func (l *Loop) SetLimits(to Limits, p *contract.Priorities) {
-	l.deliver(LimitsChanged{Limits: to, Priorities: p})
+func (l *Loop) SetLimits(to worker.Limits, p *contract.Priorities) {
+	l.deliver(worker.LimitsChanged{Limits: to, Priorities: p})
 }
 
 // Drain begins, changes or ends a drain.
-func (l *Loop) Drain(d Drain) { l.deliver(d) }
+func (l *Loop) Drain(d worker.Drain) { l.deliver(d) }
 
 // ForgetClaim forgets the epoch of a journal group, and returns the group's owner; "" if none is known.
 func (l *Loop) ForgetClaim(ctx context.Context, g job.Group) (owner job.Peer, err error) {
 	answer := make(chan job.Peer, 1)
-	if err := l.ask(ctx, func(c *Core) { answer <- c.leases.claims.ownerOf(g) }); err != nil {
+	if err := l.ask(ctx, func(c *worker.Core) { answer <- c.OwnerOf(g) }); err != nil {
 		return "", err
 	}
-	l.deliver(ForgetClaim{Group: g})
+	l.deliver(worker.ForgetClaim{Group: g})
 	return <-answer, nil
 }
 
@@ -295,26 +302,26 @@ func (l *Loop) ForgetClaim(ctx context.Context, g job.Group) (owner job.Peer, er
 // ErrStopped or that of ctx.
 func (l *Loop) Attempts(ctx context.Context) ([]contract.Record, error) {
 	answer := make(chan []contract.Record, 1)
-	if err := l.ask(ctx, func(c *Core) { answer <- c.Attempts() }); err != nil {
+	if err := l.ask(ctx, func(c *worker.Core) { answer <- c.Attempts() }); err != nil {
 		return nil, err
 	}
 	return <-answer, nil
 }
 
 // View returns the present state of the worker. The error is ErrStopped or that of ctx.
-func (l *Loop) View(ctx context.Context) (View, error) {
-	answer := make(chan View, 1)
-	if err := l.ask(ctx, func(c *Core) { answer <- c.View() }); err != nil {
-		return View{}, err
+func (l *Loop) View(ctx context.Context) (worker.View, error) {
+	answer := make(chan worker.View, 1)
+	if err := l.ask(ctx, func(c *worker.Core) { answer <- c.View() }); err != nil {
+		return worker.View{}, err
 	}
 	return <-answer, nil
 }
 
 // Usage returns what users and projects have used of this host. The error is ErrStopped or that of ctx.
-func (l *Loop) Usage(ctx context.Context) (UsageView, error) {
-	answer := make(chan UsageView, 1)
-	if err := l.ask(ctx, func(c *Core) { answer <- c.Usage(l.now()) }); err != nil {
-		return UsageView{}, err
+func (l *Loop) Usage(ctx context.Context) (worker.UsageView, error) {
+	answer := make(chan worker.UsageView, 1)
+	if err := l.ask(ctx, func(c *worker.Core) { answer <- c.Usage(l.now()) }); err != nil {
+		return worker.UsageView{}, err
 	}
 	return <-answer, nil
 }
@@ -325,17 +332,17 @@ func (l *Loop) Usage(ctx context.Context) (UsageView, error) {
 func (l *Loop) Ping(ctx context.Context) error {
 	select {
 	case <-l.adopted:
-		return l.ask(ctx, func(*Core) {})
+		return l.ask(ctx, func(*worker.Core) {})
 	default:
 		return nil
 	}
 }
 
 // ask runs f in the loop's goroutine after all events that were delivered before, and returns when f has.
-func (l *Loop) ask(ctx context.Context, f func(*Core)) error {
+func (l *Loop) ask(ctx context.Context, f func(*worker.Core)) error {
 	answered := make(chan struct{})
 	select {
-	case l.in <- input{ask: func(c *Core) { f(c); close(answered) }}:
+	case l.in <- input{ask: func(c *worker.Core) { f(c); close(answered) }}:
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-l.done:

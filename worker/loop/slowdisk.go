@@ -1,4 +1,4 @@
-package worker
+package loop
 
 // Writes that hang: the loop goes on while the disk does not answer. See docs/adr, ADR 164.
 
@@ -6,6 +6,9 @@ import (
 	"errors"
 	"time"
 )
+
+// hangsAfter is how long the loop waits for a write to disk. A disk under load takes a second or two.
+const hangsAfter = 10 * time.Second
 
 // errHangs says that a write has not returned in time. It may still succeed. The core then behaves as after any other
 // write that has failed: it tries again.

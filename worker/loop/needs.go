@@ -1,10 +1,11 @@
-package worker
+package loop
 
 // The interfaces that a Loop needs: disk, sessions, driver and clocks.
 
 import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker"
 )
 
 // Ledger keeps the state of a worker on disk.
@@ -31,8 +32,8 @@ type Sender interface {
 type Parts struct {
 	Ledger  Ledger
 	Sender  Sender
-	Driver  Driver
-	Adopter Adopter
+	Driver  worker.Driver
+	Adopter worker.Adopter
 	// Poll requests a DeviceStatus soon. It must not wait. May be nil.
 	Poll func()
 	// Drained is told whether the host drains and no task holds a GPU, whenever that changes. It must not wait. May be
@@ -40,18 +41,18 @@ type Parts struct {
 	Drained func(bool)
 	// Keep saves the quarantine for the next run of the daemon. It is called rarely, and the loop waits for it. May be
 	// nil.
-	Keep func(Quarantine) error
+	Keep func(worker.Quarantine) error
 	// KeepUsage saves the usage for the next run of the daemon. It is called once a minute at most, and the loop waits for
 	// it. May be nil.
-	KeepUsage func(Usage) error
+	KeepUsage func(worker.Usage) error
 	// Admit is the host's policy. It returns nil, or why this user's task is refused. The loop waits for it. Nil admits
 	// all tasks.
 	Admit func(user string, spec job.Spec) error
 	// LookUp looks up whether users have an account, and passes each answer to TellLookedUp. It must not wait. May be nil
 	// without Config.LookUp.
-	LookUp func(users []UserLookup)
+	LookUp func(users []worker.UserLookup)
 	// PortFree reports whether no program on this host listens on a port. Nil: all ports are free.
 	PortFree func(port int) bool
 	// Clocks is ReadClocks; tests use other clocks.
-	Clocks func() Moment
+	Clocks func() worker.Moment
 }

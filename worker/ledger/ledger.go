@@ -1,9 +1,10 @@
-package store
+// Package ledger keeps the state of a worker on disk: one record for each attempt that was assigned to this host, one row for
+// each job file that records refer to, and the owners of journal groups. It writes them into the store of the daemon.
+package ledger
 
 // The worker's ledger: one record for each attempt that was assigned to this host.
 
 import (
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/internal/store"
 	"github.com/musterhq/muster/internal/store/storepb"
 	"github.com/musterhq/muster/job"
 )
@@ -18,23 +20,19 @@ import (
 const (
 	attemptPrefix = "w/a/"
 	epochPrefix   = "w/e/"
-	filePrefix    = "w/f/"
 )
 
 // Ledger is the worker's part of a store. A job file has one row, whatever the number of attempts with it. Load must be
 // called before Save, and Save by one goroutine at a time.
 type Ledger struct {
-	store *Store
-	files map[job.Digest]int         // how many records on disk have the file
-	of    map[job.Attempt]job.Digest // the file of each record that has one
+	store *store.Store
+	files jobFiles
 }
 
-// Ledger returns the ledger of the store.
-func (s *Store) Ledger() *Ledger {
-	return &Ledger{store: s, files: map[job.Digest]int{}, of: map[job.Attempt]job.Digest{}}
+// New returns the ledger of a store.
+func New(s *store.Store) *Ledger {
+	return &Ledger{store: s, files: jobFiles{records: map[job.Digest]int{}, of: map[job.Attempt]job.Digest{}}}
 }
-
-func fileKey(sum job.Digest) []byte { return []byte(filePrefix + hex.EncodeToString(sum[:])) }
 
 func attemptKey(a job.Attempt) []byte { return []byte(attemptPrefix + a.String()) }
 func epochKey(g job.Group) []byte     { return []byte(epochPrefix + g.String()) }
@@ -50,8 +48,8 @@ func (l *Ledger) Save(put []contract.Record, gone []job.Attempt, claims []contra
 	if sync {
 		write = l.store.WriteSync
 	}
-	fs := l.changes(put, gone)
-	err := write(func(b Batch) error { return errors.Join(fs.fill(b), fill(b, put, gone, claims)) })
+	fs := l.files.changes(put, gone)
+	err := write(func(b store.Batch) error { return errors.Join(fs.fill(b), fill(b, put, gone, claims)) })
 	if err != nil {
 		return fmt.Errorf("store: save %d records of the ledger: %w", len(put), err)
 	}
@@ -59,7 +57,7 @@ func (l *Ledger) Save(put []contract.Record, gone []job.Attempt, claims []contra
 	return nil
 }
 
-func fill(b Batch, put []contract.Record, gone []job.Attempt, claims []contract.Claim) error {
+func fill(b store.Batch, put []contract.Record, gone []job.Attempt, claims []contract.Claim) error {
 	for i := range put {
 		if err := b.SetMessage(attemptKey(put[i].Attempt), heldPB(&put[i])); err != nil {
 			return err
@@ -130,7 +128,7 @@ func (l *Ledger) begins(r *contract.Record) (bool, error) {
 
 // Load reads all records and claims.
 func (l *Ledger) Load() (records []contract.Record, claims []contract.Claim, err error) {
-	files, err := l.readFiles()
+	files, err := readFiles(l.store)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -156,7 +154,7 @@ func (l *Ledger) Load() (records []contract.Record, claims []contract.Claim, err
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, nil, fmt.Errorf("store: load the ledger: %w", err)
 	}
-	l.count(records, files)
+	l.files.count(records, files)
 	return records, claims, nil
 }
 

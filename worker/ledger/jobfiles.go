@@ -1,30 +1,42 @@
-package store
+package ledger
 
 // The rows of job files in the ledger: one for each file, as long as a record refers to it.
 
 import (
 	"bytes"
+	"encoding/hex"
 	"errors"
 	"fmt"
 
 	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/internal/store"
 	"github.com/musterhq/muster/internal/store/storepb"
 	"github.com/musterhq/muster/job"
 )
 
+const filePrefix = "w/f/"
+
+func fileKey(sum job.Digest) []byte { return []byte(filePrefix + hex.EncodeToString(sum[:])) }
+
 var errNoFile = errors.New("its row is missing")
+
+// jobFiles are the job files on disk.
+type jobFiles struct {
+	records map[job.Digest]int         // how many records on disk have the file
+	of      map[job.Attempt]job.Digest // the file of each record that has one
+}
 
 // fileChanges are the changes to the rows of job files that go with a save.
 type fileChanges struct {
-	ledger *Ledger
+	files  *jobFiles
 	of     map[job.Attempt]*job.File // the file of each attempt after the save; nil: none
 	counts map[job.Digest]int        // by how much the number of records with each file changes
 	texts  map[job.Digest][]byte
 }
 
 // changes compares the files of the records with those on disk.
-func (l *Ledger) changes(put []contract.Record, gone []job.Attempt) *fileChanges {
-	c := &fileChanges{ledger: l, of: map[job.Attempt]*job.File{}, counts: map[job.Digest]int{}, texts: map[job.Digest][]byte{}}
+func (j *jobFiles) changes(put []contract.Record, gone []job.Attempt) *fileChanges {
+	c := &fileChanges{files: j, of: map[job.Attempt]*job.File{}, counts: map[job.Digest]int{}, texts: map[job.Digest][]byte{}}
 	for i := range put {
 		c.of[put[i].Attempt] = put[i].File
 	}
@@ -32,7 +44,7 @@ func (l *Ledger) changes(put []contract.Record, gone []job.Attempt) *fileChanges
 		c.of[a] = nil
 	}
 	for a, f := range c.of {
-		before, had := l.of[a]
+		before, had := j.of[a]
 		switch {
 		case f != nil && had && before == f.Digest(), f == nil && !had:
 			delete(c.of, a)
@@ -49,10 +61,10 @@ func (l *Ledger) changes(put []contract.Record, gone []job.Attempt) *fileChanges
 }
 
 // fill writes the files that are new, and deletes those to which no record refers any more.
-func (c *fileChanges) fill(b Batch) error {
+func (c *fileChanges) fill(b store.Batch) error {
 	for sum, n := range c.counts {
 		var err error
-		switch before := c.ledger.files[sum]; {
+		switch before := c.files.records[sum]; {
 		case before == 0 && n > 0:
 			err = b.Set(fileKey(sum), c.texts[sum])
 		case before > 0 && before+n == 0:
@@ -68,23 +80,23 @@ func (c *fileChanges) fill(b Batch) error {
 // done notes that the save is on disk.
 func (c *fileChanges) done() {
 	for sum, n := range c.counts {
-		if c.ledger.files[sum] += n; c.ledger.files[sum] == 0 {
-			delete(c.ledger.files, sum)
+		if c.files.records[sum] += n; c.files.records[sum] == 0 {
+			delete(c.files.records, sum)
 		}
 	}
 	for a, f := range c.of {
 		if f == nil {
-			delete(c.ledger.of, a)
+			delete(c.files.of, a)
 		} else {
-			c.ledger.of[a] = f.Digest()
+			c.files.of[a] = f.Digest()
 		}
 	}
 }
 
 // readFiles reads all job files.
-func (l *Ledger) readFiles() (map[job.Digest]*job.File, error) {
+func readFiles(db *store.Store) (map[job.Digest]*job.File, error) {
 	files := map[job.Digest]*job.File{}
-	err := l.store.ReadPrefix([]byte(filePrefix), func(k, v []byte) error {
+	err := db.ReadPrefix([]byte(filePrefix), func(k, v []byte) error {
 		s, err := storepb.DecodeSpec(v)
 		if err != nil {
 			return fmt.Errorf("job file %s: %w", k, err)
@@ -106,13 +118,13 @@ func (l *Ledger) readFiles() (map[job.Digest]*job.File, error) {
 }
 
 // count notes which rows of files the records on disk refer to. A record of an older version contains its file.
-func (l *Ledger) count(records []contract.Record, files map[job.Digest]*job.File) {
-	clear(l.files)
-	clear(l.of)
+func (j *jobFiles) count(records []contract.Record, files map[job.Digest]*job.File) {
+	clear(j.records)
+	clear(j.of)
 	for i := range records {
 		if f := records[i].File; f != nil && files[f.Digest()] == f {
-			l.files[f.Digest()]++
-			l.of[records[i].Attempt] = f.Digest()
+			j.records[f.Digest()]++
+			j.of[records[i].Attempt] = f.Digest()
 		}
 	}
 }

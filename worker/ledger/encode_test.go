@@ -1,4 +1,4 @@
-package store
+package ledger
 
 // Encoding and decoding return the same record of the ledger, for any text.
 
@@ -11,7 +11,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/musterhq/muster/internal/contract"
-	"github.com/musterhq/muster/internal/store/storepb"
 	"github.com/musterhq/muster/internal/store/storetest"
 	"github.com/musterhq/muster/job"
 )
@@ -63,17 +62,6 @@ func TestHeldRoundTrip(t *testing.T) {
 			t.Fatalf("got %+v, %v\nwant %+v", got, err, r)
 		}
 	})
-}
-
-// A job file on disk that needs 0 CPUs is decoded as 0 CPUs, not as the default of one.
-func TestSpecKeepsItsZeroes(t *testing.T) {
-	b, err := job.EncodeSpec(job.Spec{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s, err := storepb.DecodeSpec(b); err != nil || !reflect.DeepEqual(s, job.Spec{}) {
-		t.Errorf("an empty spec became %+v, %v", s, err)
-	}
 }
 
 func FuzzDecodeHeld(f *testing.F) {

@@ -1,4 +1,4 @@
-package worker
+package loop
 
 // Carrying out the effects of a turn.
 
@@ -9,6 +9,7 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker"
 )
 
 // executor carries out effects.
@@ -16,12 +17,12 @@ type executor struct {
 	parts Parts
 	log   *slog.Logger
 	disk  disk
-	keep  *Quarantine // the quarantine that is not on disk yet; nil: none
-	next  []Event     // results of the effects, for the next turn
+	keep  *worker.Quarantine // the quarantine that is not on disk yet; nil: none
+	next  []worker.Event     // results of the effects, for the next turn
 }
 
 // carryOut carries out the effects of a turn. The results are events for the next turn.
-func (x *executor) carryOut(ctx context.Context, e Effects) {
+func (x *executor) carryOut(ctx context.Context, e worker.Effects) {
 	x.writeLog(ctx, e.Log)
 	x.callDriver(e)
 	x.keepQuarantine(e.Keep)
@@ -35,9 +36,9 @@ func (x *executor) carryOut(ctx context.Context, e Effects) {
 }
 
 // search looks for ports.
-func (x *executor) search(ports []PortSearch) {
+func (x *executor) search(ports []worker.PortSearch) {
 	for _, s := range ports {
-		found := PortFound{Attempt: s.Attempt}
+		found := worker.PortFound{Attempt: s.Attempt}
 		for _, port := range s.Try {
 			if x.parts.PortFree == nil || x.parts.PortFree(port) {
 				found.Port = port
@@ -49,16 +50,16 @@ func (x *executor) search(ports []PortSearch) {
 }
 
 // writeLog writes the lines to the log.
-func (x *executor) writeLog(ctx context.Context, lines []Line) {
+func (x *executor) writeLog(ctx context.Context, lines []worker.Line) {
 	for _, s := range lines {
 		x.log.LogAttrs(ctx, s.Level, s.Msg, s.Attrs...) //nolint:sloglint // the core fixes the message
 	}
 }
 
 // admit asks the host's policy.
-func (x *executor) admit(asked []Admission) {
+func (x *executor) admit(asked []worker.Admission) {
 	for _, a := range asked {
-		answer := Admitted{Attempt: a.Attempt}
+		answer := worker.Admitted{Attempt: a.Attempt}
 		if x.parts.Admit != nil {
 			if err := x.parts.Admit(a.User, a.Spec); err != nil {
 				answer.Refused = cmp.Or(contract.Clip(err.Error()), "no reason given")
@@ -69,7 +70,7 @@ func (x *executor) admit(asked []Admission) {
 }
 
 // keepQuarantine saves the quarantine. After an error it tries again with the next turn.
-func (x *executor) keepQuarantine(now *Quarantine) {
+func (x *executor) keepQuarantine(now *worker.Quarantine) {
 	if now != nil {
 		x.keep = now
 	}
@@ -87,7 +88,7 @@ func (x *executor) keepQuarantine(now *Quarantine) {
 }
 
 // keepUsage saves the usage. After an error the next one is saved a minute later.
-func (x *executor) keepUsage(now *Usage) {
+func (x *executor) keepUsage(now *worker.Usage) {
 	if now == nil || x.parts.KeepUsage == nil {
 		return
 	}
@@ -97,19 +98,19 @@ func (x *executor) keepUsage(now *Usage) {
 }
 
 // callDriver carries out the effects for the driver.
-func (x *executor) callDriver(e Effects) {
+func (x *executor) callDriver(e worker.Effects) {
 	for _, t := range e.Start {
 		if err := x.parts.Driver.Start(t); err != nil {
 			x.log.Error("task cannot be started", "attempt", t.Attempt.String(), "error", err)
-			x.next = append(x.next, DriverEvent{Attempt: t.Attempt, Kind: DriverFailed, Exit: job.Exit{
-				State: job.NodeFail, Code: exitOurs, Reason: contract.Clip(err.Error()),
+			x.next = append(x.next, worker.DriverEvent{Attempt: t.Attempt, Kind: worker.DriverFailed, Exit: job.Exit{
+				State: job.NodeFail, Code: job.ExitMuster, Reason: contract.Clip(err.Error()),
 			}})
 		}
 	}
 	for _, s := range e.Stop {
 		if err := x.parts.Driver.Stop(s.Attempt, s.Grace, s.Reason); err != nil {
 			x.log.Warn("task cannot be stopped now", "attempt", s.Attempt.String(), "error", err)
-			x.next = append(x.next, StopFailed{Attempt: s.Attempt})
+			x.next = append(x.next, worker.StopFailed{Attempt: s.Attempt})
 		}
 	}
 	for _, s := range e.Signal {
@@ -129,7 +130,7 @@ func (x *executor) callDriver(e Effects) {
 	}
 }
 
-func (x *executor) send(e Effects) {
+func (x *executor) send(e worker.Effects) {
 	for _, p := range e.Want {
 		x.parts.Sender.Want(p)
 	}
