@@ -117,7 +117,7 @@ redteam: build ## attack a cluster in all known ways, some minutes each round, a
 
 soak: redteam ## run the red team, 20,000 random simulations of schedulers and workers, which print the seeds that failed, 20 of shares, and a network of 200 daemons
 	$(GO) test -count=1 -timeout 6h ./internal/sim -run '^(TestRandomWorlds|TestUsersGetTheirShares)$$' -sim.seeds=20000 -sim.shares=20
-	$(GO) test -count=1 -timeout 1h ./internal/daemon -run '^TestManyDaemons$$' -node.daemons=200
+	$(GO) test -count=1 -timeout 1h ./internal/daemon -run '^TestQueriesFindAllHostsAmongManyDaemons$$' -node.daemons=200
 
 generate: manual ## generate the protobuf code and the tables of the manual
 	$(TOOL) buf generate

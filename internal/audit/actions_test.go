@@ -10,7 +10,7 @@ import (
 )
 
 // Actions lists every constant of its type.
-func TestActions(t *testing.T) {
+func TestActionsListsEveryConstant(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "audit.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -34,6 +34,6 @@ func TestActions(t *testing.T) {
 	slices.Sort(want)
 	slices.Sort(got)
 	if !slices.Equal(got, want) || len(got) == 0 {
-		t.Errorf("Actions = %v, the constants are %v", got, want)
+		t.Errorf("Actions = %v, want the constants %v", got, want)
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// A lookup that hangs keeps neither the others from their answers nor the daemon from its end. Only a directory that says
-// so makes a user absent.
-func TestLookups(t *testing.T) {
+// A lookup that hangs delays neither the answers to others nor the end of the daemon. A user counts as absent only if a
+// directory says so.
+func TestHangingLookupDelaysNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		hangs := make(chan struct{})
@@ -48,22 +48,22 @@ func TestLookups(t *testing.T) {
 			got[a.user] = a.is
 		}
 		if len(got) != 3 || got["amy"] != worker.Present || got["nobody"] != worker.Absent || got["fails"] != worker.Unknown {
-			t.Errorf("answers = %v", got)
+			t.Errorf("got %v, want amy present, nobody absent, and the one that fails unknown", got)
 		}
 		stop()
 		if err := <-done; err != nil || time.Since(began) != 0 {
-			t.Errorf("run = %v after %s", err, time.Since(began))
+			t.Errorf("run = %v after %s, want no error at once", err, time.Since(began))
 		}
 		close(hangs)
 		synctest.Wait()
 		if len(answers) != 2 {
-			t.Errorf("%d late answers, want 2", len(answers))
+			t.Errorf("got %d late answers, want 2", len(answers))
 		}
 	})
 }
 
-// Lookups of made-up users that hang keep nobody else's waiting.
-func TestLookupsThatHangAreOfOneScheduler(t *testing.T) {
+// Lookups of made-up users that hang do not delay lookups of other schedulers.
+func TestHangingLookupsDelayNoOtherScheduler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		hangs := make(chan struct{})
@@ -87,7 +87,7 @@ func TestLookupsThatHangAreOfOneScheduler(t *testing.T) {
 		close(hangs)
 		synctest.Wait()
 		if n := len(answers); n != worker.MaxLookUps/2 {
-			t.Errorf("%d answers after the directory's, want %d", n, worker.MaxLookUps/2)
+			t.Errorf("got %d answers after the directory's, want %d", n, worker.MaxLookUps/2)
 		}
 		stop()
 		if err := <-done; err != nil {

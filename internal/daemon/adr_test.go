@@ -59,7 +59,7 @@ func TestDecisionsAreListed(t *testing.T) {
 		}
 	}
 	if !slices.Equal(listed, files) {
-		t.Errorf("the index lists %q, and there are %q", listed, files)
+		t.Errorf("the index lists %q, want %q", listed, files)
 	}
 	for _, name := range append([]string{"README.md"}, files...) {
 		text, err := os.ReadFile(filepath.Join("../../docs/adr", name))

@@ -22,7 +22,7 @@ func callFor(class string) gossip.Announcement {
 	return gossip.Announcement{Wants: []gossip.Want{{Class: class, Count: 1}}, Sessions: sessionsAsked}
 }
 
-func TestCallerIsKeptWhileItCalls(t *testing.T) {
+func TestSessionOfACallerIsKeptWhileItAnnounces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newFakeKeeper(10)
 		c := testCallers(k)
@@ -34,19 +34,19 @@ func TestCallerIsKeptWhileItCalls(t *testing.T) {
 			c.hear("s", callFor(class))
 			pass(10 * time.Second)
 			if !k.has("s") {
-				t.Fatal("a scheduler that announces is not kept")
+				t.Fatal("a scheduler that announces has no session")
 			}
 		}
 		pass(callHolds - 20*time.Second)
 		if !k.has("s") {
-			t.Error("given up too early")
+			t.Error("the session was given up too early")
 		}
-		for range 10 { // a class that this host does not have keeps no session
+		for range 10 { // an announcement of a class that this host does not have keeps no session
 			c.hear("s", callFor("gpu/model/none"))
 			pass(10 * time.Second)
 		}
 		if k.has("s") {
-			t.Error("kept although it no longer announces")
+			t.Error("the session is kept although the scheduler no longer announces")
 		}
 		c.hear("s", callFor(class))
 		pass(time.Second)
@@ -55,7 +55,7 @@ func TestCallerIsKeptWhileItCalls(t *testing.T) {
 		}
 		stop()
 		if err := <-done; err != nil || len(c.kept) != 1 {
-			t.Errorf("%v, %d kept", err, len(c.kept))
+			t.Errorf("got %v, %d sessions, want no error and 1", err, len(c.kept))
 		}
 		if len(k.odd) > 0 {
 			t.Error(k.odd)
@@ -82,11 +82,11 @@ func TestCallersAreBounded(t *testing.T) {
 		c.keep(job.Peer(fmt.Sprintf("late%d", i)), now)
 	}
 	if len(k.kept) != maxCallers || len(c.kept) != maxCallers {
-		t.Errorf("%d kept, want %d", len(k.kept), maxCallers)
+		t.Errorf("got %d sessions, want %d", len(k.kept), maxCallers)
 	}
 	for i := range 12 {
 		if got, want := k.kept[name(i)], i == 0 || i > 10; got != want {
-			t.Errorf("%s kept: %v, want %v: the caller that announced longest ago is replaced first", name(i), got, want)
+			t.Errorf("%s kept: got %v, want %v: the caller that announced longest ago is replaced first", name(i), got, want)
 		}
 	}
 	if len(k.odd) > 0 {
@@ -94,8 +94,8 @@ func TestCallersAreBounded(t *testing.T) {
 	}
 }
 
-// Two schedulers of one daemon are announced as one: neither takes the place of the other.
-func TestAnnouncementsOfTwoSchedulers(t *testing.T) {
+// Two schedulers of one daemon are announced as one, so that neither replaces the other.
+func TestTwoSchedulersAreAnnouncedAsOne(t *testing.T) {
 	got := sumOf(map[job.Group][]scheduler.Want{
 		2: {{Class: "h100", Count: 3}, {Class: "cpu", Count: 1}}, 1: {{Class: "cpu", Count: 4}}, 3: nil,
 	})

@@ -13,7 +13,7 @@ import (
 	"github.com/musterhq/muster/p2p"
 )
 
-func TestVisitsBecomeEntries(t *testing.T) {
+func TestVisitsBecomeAuditEntries(t *testing.T) {
 	cfg := audit.DefaultConfig()
 	cfg.Dir = t.TempDir()
 	l, err := audit.Open(cfg, slog.New(slog.DiscardHandler))
@@ -42,12 +42,12 @@ func TestVisitsBecomeEntries(t *testing.T) {
 		}
 		e := all[0]
 		if got := fmt.Sprintf("%s %s %s %s %s %s", e.Action, e.Outcome, e.From, e.Code, e.Object, e.Details["roles"]); got != x.want || e.Peer != x.v.Peer || !e.Action.Known() {
-			t.Errorf("%+v: %q, want %q", x.v, got, x.want)
+			t.Errorf("%+v: got %q, want %q", x.v, got, x.want)
 		}
 	}
 }
 
-func TestAuditFact(t *testing.T) {
+func TestLossesOfTheAuditLogAreReported(t *testing.T) {
 	for _, x := range []struct {
 		lost audit.Losses
 		want api.FactState
@@ -57,7 +57,7 @@ func TestAuditFact(t *testing.T) {
 		{audit.Losses{Entries: 3, Now: true}, api.FactFail},
 	} {
 		if f := auditFact(x.lost); f.State != x.want || (f.State != api.FactOK && f.Advice == "") {
-			t.Errorf("%+v: %+v", x.lost, f)
+			t.Errorf("%+v: got %+v, want %s, with advice unless it is OK", x.lost, f, x.want)
 		}
 	}
 }

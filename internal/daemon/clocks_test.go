@@ -11,7 +11,7 @@ import (
 	"github.com/musterhq/muster/p2p/session"
 )
 
-// peersAhead are daemons whose clocks are so far ahead of that of this host.
+// peersAhead are daemons whose clocks are ahead of that of this host by these times.
 func peersAhead(all ...time.Duration) (out []session.Info) {
 	for _, d := range all {
 		out = append(out, session.Info{Clock: session.Clock{Known: true, Ahead: d, Within: 20 * time.Millisecond}})
@@ -19,8 +19,8 @@ func peersAhead(all ...time.Duration) (out []session.Info) {
 	return append(out, session.Info{Peer: "of an earlier version"})
 }
 
-// A clock is off if it differs from those of most others. One wrong clock among others makes none of these wrong.
-func TestAheadOfMost(t *testing.T) {
+// A clock is off if it differs from those of most others. One wrong clock among others does not make the others wrong.
+func TestClockIsComparedWithMostOthers(t *testing.T) {
 	const ms, h = time.Millisecond, time.Hour
 	for what, c := range map[string]struct {
 		peers []time.Duration
@@ -37,13 +37,13 @@ func TestAheadOfMost(t *testing.T) {
 	} {
 		got, n := aheadOfMost(peersAhead(c.peers...))
 		if got != c.want && (got-c.want).Abs() > time.Second || n != len(c.peers) || (got == 0) != (c.want == 0) {
-			t.Errorf("%s: %s, of %d", what, got, n)
+			t.Errorf("%s: got %s of %d, want %s of %d", what, got, n, c.want, len(c.peers))
 		}
 	}
 }
 
-// People are told when a clock is off, by how much, and when it is right again.
-func TestClockThatIsOff(t *testing.T) {
+// A fact and the log say when a clock is off, by how much, and when it is right again.
+func TestWrongClockIsReported(t *testing.T) {
 	var log strings.Builder
 	var peers []session.Info
 	c := &clocks{
@@ -57,10 +57,10 @@ func TestClockThatIsOff(t *testing.T) {
 		c.look(t.Context())
 		f := c.fact()
 		if f.State != state || !strings.Contains(f.Detail, detail) {
-			t.Errorf("%+v", f)
+			t.Errorf("got %+v, want %s with %q", f, state, detail)
 		}
 		if warns := state == api.FactWarn; (c.detail() != "") != warns || warns && !strings.Contains(f.Advice, "chrony") {
-			t.Errorf("%q, %+v", c.detail(), f)
+			t.Errorf("got %q, %+v, want a warning with advice only if the clock is off", c.detail(), f)
 		}
 	}
 	is(api.FactSkip, "not compared")
@@ -69,15 +69,15 @@ func TestClockThatIsOff(t *testing.T) {
 	peers = peersAhead(-time.Hour, -time.Hour)
 	is(api.FactWarn, "1h ahead of those of most others")
 	peers = peersAhead(-time.Hour-30*time.Second, -time.Hour-31*time.Second)
-	is(api.FactWarn, "1h ahead of those of most others") // as was told before
+	is(api.FactWarn, "1h ahead of those of most others") // as before
 	peers = peersAhead(4*time.Second, 5*time.Second, 6*time.Second)
 	is(api.FactWarn, "5s behind those of most others")
 	peers = peersAhead(0)
 	is(api.FactOK, "")
 	if text := log.String(); strings.Count(text, "is off") != 1 || strings.Count(text, "again") != 1 {
-		t.Errorf("the log says\n%s", text)
+		t.Errorf("the log: got\n%s\nwant one line for each change", text)
 	}
 	if got := c.Ahead("p"); got != -time.Hour {
-		t.Errorf("a peer is %s ahead", got)
+		t.Errorf("a peer: got %s ahead, want -1h", got)
 	}
 }

@@ -94,8 +94,8 @@ func (m *memoryJournal) File(id job.ID) ([]byte, error) {
 	return m.rows.File(id), nil
 }
 
-// memoryLedger keeps nothing. When it is read, it has the owners of these groups, so they need no proof, which takes a tenth
-// of a second to find.
+// memoryLedger keeps nothing. When it is read, it has the owners of these groups, so that they need no proof, which
+// takes a tenth of a second to compute.
 type memoryLedger map[job.Group]job.Peer
 
 func (memoryLedger) Save([]contract.Record, []job.Attempt, []contract.Claim, bool) error { return nil }
@@ -249,7 +249,7 @@ func runParts(t *testing.T, parts []part) {
 	})
 }
 
-// cluster starts n daemons. Each knows host 0, and learns of other hosts through it.
+// cluster starts n daemons. Each knows host 0, and learns of the other hosts through it.
 func cluster(t *testing.T, n int, s shape) (*p2ptest.Net, []*virtual) {
 	t.Helper()
 	nw := p2ptest.New(t, n, p2ptest.Options{})
@@ -280,7 +280,7 @@ func gpuJob(model string, n int) job.Spec {
 	return s
 }
 
-// runs submits a job at v and returns how long it took to its end, and where it ran.
+// runs submits a job at v and returns how long it took to its end, and the host where it ran.
 func runs(t *testing.T, v *virtual, spec job.Spec, within time.Duration) (time.Duration, string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
@@ -300,7 +300,7 @@ func runs(t *testing.T, v *virtual, spec job.Spec, within time.Duration) (time.D
 			return time.Since(began), j.Tasks[0].NodeName
 		}
 	}
-	t.Fatalf("after %s the job is %s: %s", within, j.State(), j.Tasks[0].Reason)
+	t.Fatalf("after %s the job is %s: got %s, want SUCCEEDED", within, j.State(), j.Tasks[0].Reason)
 	return 0, ""
 }
 
@@ -320,9 +320,9 @@ func TestJobsFindWorkersWithoutGossip(t *testing.T) {
 		pass(10 * time.Second)
 		took, where := runs(t, all[3], gpuJob("h100", 2), time.Minute)
 		if where != "host8" && where != "host9" {
-			t.Errorf("ran on %s", where)
+			t.Errorf("ran on %s, want host8 or host9", where)
 		}
-		t.Logf("found and run in %s", took)
+		t.Logf("found a worker and ran in %s", took)
 	})
 }
 
@@ -342,17 +342,17 @@ func TestJobsFindWorkersWithEmptyDHT(t *testing.T) {
 		}
 		pass(15 * time.Second)
 		if j, err = all[3].sched.Job(t.Context(), j.ID); err != nil || j.State() != job.Succeeded {
-			t.Errorf("after 15 s the job is %s (%s), %v", j.State(), j.Tasks[0].Reason, err)
+			t.Errorf("after 15 s the job is %s (%s), %v, want SUCCEEDED", j.State(), j.Tasks[0].Reason, err)
 		}
 		if _, where := runs(t, all[3], gpuJob("h100", 2), time.Minute); where != "host18" && where != "host19" {
-			t.Errorf("ran on %s", where)
+			t.Errorf("ran on %s, want host18 or host19", where)
 		}
 	})
 }
 
-// 20 daemons lose a tenth of their packets, then are partitioned into two halves, then connected again. Jobs run on
+// 20 daemons lose a tenth of their packets, are then partitioned into two halves, and then connected again. Jobs run on
 // each side.
-func TestLossAndPartition(t *testing.T) {
+func TestJobsRunDespiteLossAndPartition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nw, all := cluster(t, 20, shape{gpus: func(i int) string {
 			if i%10 == 5 {
@@ -366,10 +366,10 @@ func TestLossAndPartition(t *testing.T) {
 		nw.Partition(10)
 		pass(10 * time.Second)
 		if _, where := runs(t, all[2], gpuJob("h100", 4), 2*time.Minute); where != "host5" {
-			t.Errorf("on the first side ran on %s", where)
+			t.Errorf("on the first side ran on %s, want host5", where)
 		}
 		if _, where := runs(t, all[12], gpuJob("h100", 4), 2*time.Minute); where != "host15" {
-			t.Errorf("on the second side ran on %s", where)
+			t.Errorf("on the second side ran on %s, want host15", where)
 		}
 		nw.Cut(nil)
 		nw.SetLoss(0)
@@ -378,17 +378,17 @@ func TestLossAndPartition(t *testing.T) {
 	})
 }
 
-// daemons is the size of the large cluster. It has to exceed the 20 hosts of a bucket of the DHT several times, so that
-// no host knows all others and a query takes several hops. Time and memory grow with its square.
-var daemons = flag.Int("node.daemons", 100, "daemons in TestManyDaemons")
+// daemons is the size of the large cluster. It must be several times the 20 hosts of a bucket of the DHT, so that no
+// host knows all others and a query takes several hops. Time and memory grow with its square.
+var daemons = flag.Int("node.daemons", 100, "daemons in TestQueriesFindAllHostsAmongManyDaemons")
 
-// Many daemons without gossip. A query for a class finds all hosts that have it, and a job finds a worker in under ten
-// seconds, even when 30 % of the hosts are silent.
+// Many daemons without gossip. A query for a class finds all hosts that have it, and a job finds a worker in less than
+// ten seconds, even when 30 % of the hosts are silent.
 //
-// 100 daemons are five times the 20 hosts of a bucket of the DHT, so no daemon knows all others and a query takes several
-// hops. Nearly every pair connects, so the cost grows with the square of their number: 70 s of processor time and 1.6 GB for
-// 100, 257 s and 5 GB for 200. `make soak` runs 200.
-func TestManyDaemons(t *testing.T) {
+// 100 daemons are five times the 20 hosts of a bucket of the DHT, so that no daemon knows all others and a query takes
+// several hops. Nearly every pair connects, so the cost grows with the square of their number: 70 s of processor time
+// and 1.6 GB for 100, 257 s and 5 GB for 200. `make soak` runs 200.
+func TestQueriesFindAllHostsAmongManyDaemons(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute of processor time")
 	}
@@ -404,11 +404,11 @@ func TestManyDaemons(t *testing.T) {
 		}
 		for i := first; i < n; i++ {
 			if !slices.Contains(found, nw.Peer(i)) {
-				t.Errorf("a query for class %s does not find host %d", class, i)
+				t.Errorf("a query for class %s did not find host %d", class, i)
 			}
 		}
 		took, where := runs(t, all[11], gpuJob("h100", 1), 10*time.Second)
-		t.Logf("found and run on %s in %s", where, took)
+		t.Logf("found and ran on %s in %s", where, took)
 		for i := 1; i < n; i++ {
 			if i%10 < 3 {
 				nw.Blackhole(i, true)
@@ -416,6 +416,6 @@ func TestManyDaemons(t *testing.T) {
 		}
 		pass(time.Second)
 		took, where = runs(t, all[14], gpuJob("h100", 1), 10*time.Second)
-		t.Logf("with 30 %% gone silent: found and run on %s in %s", where, took)
+		t.Logf("with 30 %% of the hosts silent: found and ran on %s in %s", where, took)
 	})
 }

@@ -39,8 +39,8 @@ func TestFindSocketSkipsSocketOfAnotherUser(t *testing.T) {
 	}
 }
 
-// A job without a time limit gets that of the setting, and says so; a job file cannot say so itself.
-func TestDefaultTimeIsMarked(t *testing.T) {
+// A job without a time limit gets that of the setting, and is marked; a job file cannot contain the mark.
+func TestDefaultTimeLimitIsMarked(t *testing.T) {
 	for _, c := range []struct {
 		limit, asked, want job.Duration
 		says, marked       bool
@@ -53,11 +53,11 @@ func TestDefaultTimeIsMarked(t *testing.T) {
 		s := job.Spec{TimeLimit: c.asked, DefaultTime: c.says}
 		jobsBackend{owners: owners{times: newTimeLimits(Config{DefaultTime: c.limit}, worker.Limits{})}}.complete("ada", &s)
 		if s.TimeLimit != c.want || s.DefaultTime != c.marked {
-			t.Errorf("%+v: %s, %v", c, s.TimeLimit, s.DefaultTime)
+			t.Errorf("%+v: got %s, marked %v, want %s, %v", c, s.TimeLimit, s.DefaultTime, c.want, c.marked)
 		}
 		f, err := s.TaskFile()
 		if err != nil || strings.Contains(string(f.Text()), "default_time") {
-			t.Errorf("hosts are told: %s, %v", f.Text(), err)
+			t.Errorf("hosts get %s, %v, want no mark", f.Text(), err)
 		}
 	}
 }

@@ -59,8 +59,8 @@ func directoryOf(t *testing.T, kv memoryKV, dht finder, ask prover) *directory {
 	return d
 }
 
-// A false claim does not lead requests to another daemon: not in a session, before or after the founder has come, not in the
-// DHT, and not from what an earlier version has on disk.
+// A false claim does not lead requests to another daemon: not in a session, before or after the founder has claimed,
+// not in the DHT, and not from what an earlier version has on disk.
 func TestOnlyTheFounderGetsRequests(t *testing.T) {
 	f, g := job.Found("amy")
 	forged, _ := job.Found("mallory")
@@ -68,64 +68,64 @@ func TestOnlyTheFounderGetsRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dht := found{"mallory", "silent", "liar", "amy", "mallory"}
 		for name, proofs := range map[string]foundings{
-			"answers": {"mallory": f, "liar": forged, "amy": f}, // silent does not answer
+			"answers": {"mallory": f, "liar": forged, "amy": f}, // the peer named silent does not answer
 		} {
 			d := directoryOf(t, kv, dht, proofs)
 			for _, claim := range []job.Founding{{}, f, forged} {
 				if d.learn(g, "mallory", claim) || d.knows(g) {
-					t.Fatalf("%s: mallory's claim with %s counts", name, claim)
+					t.Fatalf("%s: mallory's claim with %s was accepted", name, claim)
 				}
 			}
 			if p, self, err := d.Owner(t.Context(), g); p != "amy" || self || err != nil {
-				t.Fatalf("%s: owner %q, %t, %v", name, p, self, err)
+				t.Fatalf("%s: got owner %q, %t, %v, want amy", name, p, self, err)
 			}
 			if d.learn(g, "mallory", f) {
-				t.Errorf("%s: mallory's claim counts after amy's", name)
+				t.Errorf("%s: mallory's claim was accepted after amy's", name)
 			}
 		}
 		if p, _, err := directoryOf(t, kv, found{}, foundings{}).Owner(t.Context(), g); p != "amy" || err != nil {
-			t.Errorf("after a restart: owner %q, %v", p, err)
+			t.Errorf("after a restart: got owner %q, %v, want amy", p, err)
 		}
 		d := directoryOf(t, memoryKV{}, found{"mallory", "liar", "silent"}, foundings{"mallory": f, "liar": forged})
 		if p, _, err := d.Owner(t.Context(), g); !errors.Is(err, errNoOwner) {
-			t.Errorf("only liars are found: owner %q, %v", p, err)
+			t.Errorf("only liars are found: got owner %q, %v, want errNoOwner", p, err)
 		}
 	})
 }
 
-// A group that nobody proves has no owner, whoever claims it: neither in a session, nor by the DHT, nor by what the version
-// before has on disk, which believed the first daemon that claimed it.
+// A group that nobody proves has no owner, whoever claims it: neither in a session, nor in the DHT, nor from the disk
+// of the version before, which believed the first daemon that claimed it.
 func TestGroupsWithoutAProofHaveNoOwner(t *testing.T) {
 	for _, dht := range []found{{"mallory"}, {}} {
 		d := directoryOf(t, memoryKV{groupPrefix + job.Group(7).String(): "mallory"}, dht, foundings{"mallory": {}})
 		if d.learn(7, "mallory", job.Founding{}) || d.learn(1, "mallory", job.Founding{}) {
-			t.Error("a claim without a proof counts")
+			t.Error("a claim without a proof was accepted")
 		}
 		if p, _, err := d.Owner(t.Context(), 7); !errors.Is(err, errNoOwner) || d.knows(7) {
-			t.Errorf("owner %q, %v; known %t", p, err, d.knows(7))
+			t.Errorf("got owner %q, %v, known %t, want errNoOwner, false", p, err, d.knows(7))
 		}
 	}
 }
 
-// What a daemon tells of its jobs is believed with any of its proofs, and with none of another daemon.
-func TestBelievedWithAnyOfItsProofs(t *testing.T) {
+// What a daemon says of its jobs is believed with any of its proofs, and with none of another daemon.
+func TestDaemonIsBelievedWithAnyOfItsProofs(t *testing.T) {
 	f, g := job.Found("amy")
 	other, _ := job.Found("amy")
 	b := directoryBackend{directory: directoryOf(t, memoryKV{}, found{}, foundings{})}
 	for _, proofs := range [][]job.Founding{nil, {{}}, {other}} {
 		if b.Believes("amy", g, proofs) {
-			t.Errorf("believed with %v", proofs)
+			t.Errorf("believed with %v, want a refusal", proofs)
 		}
 	}
 	if b.Believes("mallory", g, []job.Founding{other, f}) || !b.Believes("amy", g, []job.Founding{other, f}) || b.Believes("mallory", g, nil) {
-		t.Error("the wrong daemon is believed")
+		t.Error("want that only amy is believed, with her proof")
 	}
 	if !b.Believes("amy", g, nil) {
-		t.Error("amy is not known any more")
+		t.Error("amy is no longer believed")
 	}
 }
 
-// One member claims groups without end. Its oldest are dropped, also on disk, and other daemons are known as before.
+// One member claims groups without end. Its oldest claims are dropped, also on disk, and other daemons stay known.
 func TestDirectoryIsBoundedByMember(t *testing.T) {
 	kv := memoryKV{}
 	d := directoryOf(t, kv, found{}, foundings{})
@@ -137,11 +137,11 @@ func TestDirectoryIsBoundedByMember(t *testing.T) {
 		d.bind(job.Group(10_000+i), "mallory", job.Founding{})
 	}
 	if n := len(kv) - len(before); n != maxGroupsOf || len(d.owner) != len(kv) || len(d.of) != 101 {
-		t.Errorf("mallory has %d rows; %d owners, %d groups", n, len(d.of), len(d.owner))
+		t.Errorf("mallory has %d rows, want %d; got %d owners and %d groups, want 101 and %d", n, maxGroupsOf, len(d.of), len(d.owner), len(kv))
 	}
 	for k, v := range before {
 		if kv[k] != v {
-			t.Errorf("%s is %q, was %q", k, kv[k], v)
+			t.Errorf("%s: got %q, want %q", k, kv[k], v)
 		}
 	}
 }

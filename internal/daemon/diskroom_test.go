@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// A full disk is told once, and once more when there is room again, whatever the figures are meanwhile. A data directory that is
-// gone is told even if the disk was full before, and the log says what to do.
-func TestRoomIsToldOnce(t *testing.T) {
+// A full disk is reported once, and once more when there is space again, whatever the figures are in between. A missing
+// data directory is reported even if the disk was full before, and the log says what to do.
+func TestFullDiskIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		is, why := noTrouble, ""
 		var told []string
@@ -37,10 +37,10 @@ func TestRoomIsToldOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		if want := []string{"12 MiB free", "", "3 MiB free", "gone", ""}; !slices.Equal(told, want) {
-			t.Errorf("told %q, want %q", told, want)
+			t.Errorf("reported %q, want %q", told, want)
 		}
 		if text := log.String(); strings.Count(text, "accepts no more tasks\" reason=gone") != 1 || !strings.Contains(text, "stop the daemon") || strings.Count(text, "there again") != 1 {
-			t.Errorf("the log says\n%s", text)
+			t.Errorf("the log: got\n%s\nwant one line about each change, with what to do", text)
 		}
 	})
 }

@@ -67,7 +67,7 @@ func TestDoctorSeesADeletedDataDirectory(t *testing.T) {
 			d := newDataFiles(dir)
 			for range 3 {
 				if f := dataFact(d); f.State != api.FactOK {
-					t.Fatalf("%+v", f)
+					t.Fatalf("got %+v, want OK", f)
 				}
 			}
 			if err := tt.lose(dir, run); err != nil {
@@ -75,7 +75,7 @@ func TestDoctorSeesADeletedDataDirectory(t *testing.T) {
 			}
 			d.look()
 			if f := dataFact(d); f.State != api.FactFail || !strings.Contains(f.Detail, tt.detail) || !strings.Contains(f.Advice, tt.advice) {
-				t.Errorf("%+v", f)
+				t.Errorf("got %+v, want a failure with %q and %q", f, tt.detail, tt.advice)
 			}
 		})
 	}
@@ -93,8 +93,8 @@ func another(path string) error {
 	return f.Close()
 }
 
-// What was never there is not gone. A runner that ends removes its lock, and tasks may have another directory.
-func TestWhatIsNotLost(t *testing.T) {
+// A file that never existed is not lost. A runner that ends removes its lock, and tasks may have another directory.
+func TestMissingFilesAreNotLostIfTheyNeverExisted(t *testing.T) {
 	t.Parallel()
 	if l := newDataFiles(t.TempDir()).look(); l.any() {
 		t.Error(l)
@@ -109,6 +109,6 @@ func TestWhatIsNotLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	if l := d.look(); l.any() {
-		t.Errorf("its runner may be about to end: %s", l)
+		t.Errorf("its runner may be about to end: got %s, want nothing lost", l)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestFallbackDirectoryIsOnesOwn(t *testing.T) {
+func TestFallbackDirectoryMustBelongToTheUser(t *testing.T) {
 	t.Parallel()
 	shared := func(mode os.FileMode) string {
 		dir := t.TempDir()
@@ -36,7 +36,7 @@ func TestFallbackDirectoryIsOnesOwn(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		path string
-		want string // in the error; empty: the directory is taken
+		want string // a part of the error; empty: the directory is accepted
 	}{
 		"none yet":              {at(shared(sticky), nil), ""},
 		"its own":               {at(shared(sticky), dirOf(0o700)), ""},
@@ -49,12 +49,12 @@ func TestFallbackDirectoryIsOnesOwn(t *testing.T) {
 		err := claim(c.path)
 		if c.want == "" {
 			if info, errStat := os.Stat(c.path); err != nil || errStat != nil || info.Mode().Perm() != 0o700 {
-				t.Errorf("%s: %v, %v", name, err, info)
+				t.Errorf("%s: got %v, %v, want a directory with mode 0700", name, err, info)
 			}
 			continue
 		}
 		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %q", name, err, c.want)
+			t.Errorf("%s: got %v, want %q", name, err, c.want)
 		}
 	}
 	if os.Geteuid() != 0 {
@@ -67,6 +67,6 @@ func TestFallbackDirectoryIsOnesOwn(t *testing.T) {
 		return os.Chown(path, 65534, 65534)
 	})
 	if err := claim(others); err == nil || !strings.Contains(err.Error(), "belongs to user") {
-		t.Errorf("the directory of someone else: %v", err)
+		t.Errorf("the directory of another user: got %v, want that it belongs to the user", err)
 	}
 }

@@ -1,6 +1,6 @@
 package daemon
 
-// The glossary: what it says of the code is there.
+// The names of the code in the glossary exist.
 
 import (
 	"go/types"
@@ -44,7 +44,7 @@ func TestGlossaryNamesExist(t *testing.T) {
 				t.Errorf("there is no package %s", m[1])
 				continue
 			}
-			// what is unexported is looked up, too
+			// unexported names are looked up, too
 			obj := c.types.Scope().Lookup(m[2])
 			if obj == nil {
 				t.Errorf("package %s has no %s", m[1], m[2])
@@ -62,7 +62,7 @@ func TestGlossaryNamesExist(t *testing.T) {
 		}
 	}
 	if names < 40 {
-		t.Errorf("only %d names were found: has the table another form?", names)
+		t.Errorf("got %d names, want at least 40: has the table another form?", names)
 	}
 }
 
@@ -103,7 +103,7 @@ func TestPagesNameFiles(t *testing.T) {
 			}
 		}
 		if names < 5 {
-			t.Errorf("%s: only %d files were found", page, names)
+			t.Errorf("%s: got %d files, want at least 5", page, names)
 		}
 	}
 }

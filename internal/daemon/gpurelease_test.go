@@ -1,6 +1,6 @@
 package daemon
 
-// The GPUs of a host that is drained and taken back into service.
+// The GPUs of a host that is drained and put back into service.
 
 import (
 	"context"
@@ -51,7 +51,7 @@ func (h *holder) Status(ctx context.Context) ([]gpu.Status, error) {
 	return h.Driver.Status(ctx)
 }
 
-// Release fails as long as the test wants it to.
+// Release fails while the test wants it to.
 func (h *holder) Release(context.Context) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -99,7 +99,7 @@ func (w *told) last() (gpu.Health, int) {
 	return w.status[0].Health, w.times
 }
 
-func TestGPUsAreLetGoWhileDrained(t *testing.T) {
+func TestGPUsAreReleasedWhileDrained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		two := gputest.Devices(2, "GPU", "NVIDIA H100 80GB HBM3", 80<<30)
 		driver := &holder{Driver: gputest.New(two...), fails: errors.New("it hangs")}
@@ -116,13 +116,13 @@ func TestGPUsAreLetGoWhileDrained(t *testing.T) {
 		}()
 		defer func() { stop(); <-ended }()
 		time.Sleep(time.Minute)
-		if err := d.resume(t.Context()); err != nil { // of a host that is not drained
+		if err := d.resume(t.Context()); err != nil { // for a host that is not drained
 			t.Error(err)
 		}
 		d.drain(true)
 		synctest.Wait()
 		if !driver.open() {
-			t.Fatal("let go though the driver hangs")
+			t.Fatal("the GPUs were released though the driver hangs")
 		}
 		driver.mu.Lock()
 		driver.fails = nil
@@ -130,37 +130,37 @@ func TestGPUsAreLetGoWhileDrained(t *testing.T) {
 		time.Sleep(statusEvery)
 		synctest.Wait()
 		if driver.open() {
-			t.Fatal("not let go")
+			t.Fatal("the GPUs were not released")
 		}
 		_, before := w.last()
 		_, read := d.latest()
-		driver.Set(two[:1]...) // the other is split, or gone
+		driver.Set(two[:1]...) // the other GPU was split, or removed
 		driver.SetStatus(gpu.Status{UUID: two[0].UUID, Health: gpu.Unhealthy, Detail: "broken by the upgrade"})
 		time.Sleep(time.Hour)
 		if all, err := d.listed(); len(all) != 2 || err != nil {
-			t.Errorf("%d GPUs are known, %v", len(all), err)
+			t.Errorf("got %d GPUs, %v, want 2", len(all), err)
 		}
 		if status, at := d.latest(); len(status) != 2 || status[0].Health != gpu.Healthy || at != read {
-			t.Errorf("known while drained: %+v of %s, want of %s", status, at, read)
+			t.Errorf("while drained: got %+v of %s, want that of %s", status, at, read)
 		}
 		if _, times := w.last(); times != before || driver.calls > int(time.Hour/listEvery)+1 {
-			t.Errorf("the worker was told %d times more, the driver asked %d times", times-before, driver.calls)
+			t.Errorf("got %d more messages to the worker and %d calls of the driver, want 0 and few", times-before, driver.calls)
 		}
 		if err := d.resume(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if health, _ := w.last(); health != gpu.Unhealthy || !driver.open() {
-			t.Errorf("resumed with a GPU that is %s to the worker", health)
+			t.Errorf("resumed with a GPU that the worker knows as %s, want it unhealthy, with an open driver", health)
 		}
 		synctest.Wait()
 		if len(host.GPUs) != 1 {
-			t.Errorf("%d GPUs after the drain, want those that there are now", len(host.GPUs))
+			t.Errorf("after the drain: got %d GPUs, want the one that is there now", len(host.GPUs))
 		}
 	})
 }
 
-// What is shown of GPUs while they are let go is what was read last, so a daemon that starts on a drained host reads it once.
-func TestGPUsOfAHostDrainedBeforeTheStart(t *testing.T) {
+// While the GPUs are released the last reading is shown, so a daemon that starts on a drained host reads them once.
+func TestGPUsOfADrainedHostAreReadOnceAtStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		driver := &holder{Driver: gputest.New(gputest.Devices(2, "GPU", "NVIDIA H100 80GB HBM3", 80<<30)...)}
 		d := &devices{
@@ -179,18 +179,19 @@ func TestGPUsOfAHostDrainedBeforeTheStart(t *testing.T) {
 		began := time.Now()
 		time.Sleep(time.Hour)
 		if driver.open() {
-			t.Error("not let go")
+			t.Error("the GPUs were not released")
 		}
 		if status, at := d.latest(); len(status) != 2 || status[0].Health != gpu.Healthy || !at.Equal(began) {
-			t.Errorf("known while drained: %+v of %s, want of %s", status, at, began)
+			t.Errorf("while drained: got %+v of %s, want that of %s", status, at, began)
 		}
 		if health, times := w.last(); health != gpu.Healthy || times != 1 {
-			t.Errorf("the worker was told %d times, last of a GPU that is %s", times, health)
+			t.Errorf("got %d messages to the worker, the last with a %s GPU, want 1, healthy", times, health)
 		}
 	})
 }
 
-// The status of the GPUs is read as often as samples of usage are taken, every five seconds, so that each sample is new.
+// The status of the GPUs is read as often as samples of usage are taken, every five seconds, so that each sample has a
+// new status.
 func TestGPUsAreReadForEachSample(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		driver := &holder{Driver: gputest.New(gputest.Devices(2, "GPU", "NVIDIA H100 80GB HBM3", 80<<30)...)}
@@ -211,7 +212,7 @@ func TestGPUsAreReadForEachSample(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if _, times := w.last(); times-before != 12 {
-			t.Errorf("read %d times in a minute", times-before)
+			t.Errorf("got %d readings in a minute, want 12", times-before)
 		}
 	})
 }

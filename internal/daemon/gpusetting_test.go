@@ -1,6 +1,6 @@
 package daemon
 
-// Which GPUs the setting gpus selects.
+// The GPUs that the setting gpus selects.
 
 import (
 	"errors"
@@ -16,27 +16,27 @@ import (
 	"github.com/musterhq/muster/gpu/gputest"
 )
 
-func TestSettingOfGPUs(t *testing.T) {
+func TestSettingOfGPUsIsParsed(t *testing.T) {
 	for text, want := range map[string]string{
 		"auto": "[]", "0": "[0]", "0, 1,09": "[0 1 9]", "GPU-5e1c": "[GPU-5e1c]", "MIG-41b5,3,GPU-77": "[MIG-41b5 3 GPU-77]",
 	} {
 		if _, only, err := parseGPUs(text, "n"); err != nil || fmt.Sprint([]string(only)) != want {
-			t.Errorf("%q: %v, %v, want %s", text, only, err, want)
+			t.Errorf("%q: got %v, %v, want %s", text, only, err, want)
 		}
 	}
 	for _, text := range []string{"", "all", "-1", "0,,1", "GPU-", "GPU", "0-3", "sim", "0;1", "GPU-a b-c", strings.Repeat("0,", maxSelected) + "0"} {
 		if _, only, err := parseGPUs(text, "n"); err == nil {
-			t.Errorf("%.40q is accepted: %v", text, only)
+			t.Errorf("%.40q was accepted: got %v, want an error", text, only)
 		}
 	}
 	if sim, _, err := parseGPUs("none", "n"); err != nil || sim == nil {
-		t.Fatalf("none: %v", err)
+		t.Fatalf("none: got %v, want no error", err)
 	} else if all, err := sim.List(t.Context()); err != nil || all != nil {
-		t.Errorf("none: %v, %v", all, err)
+		t.Errorf("none: got %v, %v, want no GPUs", all, err)
 	}
 }
 
-func TestSelection(t *testing.T) {
+func TestSelectionPicksNamedGPUs(t *testing.T) {
 	listed := []gpu.Device{
 		{UUID: "GPU-5e1c0000", Index: 0},
 		{UUID: "GPU-5e1d0000", Index: 1},
@@ -48,13 +48,13 @@ func TestSelection(t *testing.T) {
 	for text, c := range map[string]struct{ selected, missing string }{
 		"auto":              {"0 1 2 2 3 4", ""},
 		"1":                 {"1", ""},
-		"4,0":               {"0 4", ""}, // in the driver's order
+		"4,0":               {"0 4", ""}, // in the order of the driver
 		"2":                 {"2 2", ""}, // all instances of the GPU
 		"GPU-5e1c":          {"0", ""},
 		"gpu-5E1D":          {"1", ""},
 		"GPU-7777":          {"2 2", ""},
 		"MIG-41b6,GPU-5e1d": {"1 2", ""},
-		"GPU-9":             {"3", ""}, // a whole UUID, though it begins another
+		"GPU-9":             {"3", ""}, // a whole UUID, though it is also the beginning of another
 		"0,GPU-5e1c":        {"0", ""},
 		"0,9":               {"0", "no GPU has the index 9; this host has 0 GPU-5e1c0000, 1 GPU-5e1d0000"},
 		"GPU-5e1":           {"", "GPU-5e1 is the beginning of 2 UUIDs"},
@@ -73,18 +73,18 @@ func TestSelection(t *testing.T) {
 			t.Errorf("%s selects %v, missing %q; want %s, %q", text, got, missing, c.selected, c.missing)
 		}
 		if none, missing := only.of(nil); len(none) > 0 || missing != "" {
-			t.Errorf("%s: of no GPUs %v, missing %q", text, none, missing)
+			t.Errorf("%s of no GPUs: got %v, missing %q, want nothing", text, none, missing)
 		}
 	}
 	many := gputest.Devices(64, "GPU", "NVIDIA H100 80GB HBM3", 80<<30)
 	if _, missing := (selection{"99"}).of(many); len(missing) > 400 || !strings.HasSuffix(missing, "48 more") {
-		t.Errorf("of 64: %s", missing)
+		t.Errorf("of 64: got %s, want a short text that counts the rest", missing)
 	}
 }
 
-// A GPU that is named and not there is an error at the start, if the driver lists others. If the driver comes later, the
-// daemon goes on with those that are there, and says so.
-func TestNamedGPUThatIsNotThere(t *testing.T) {
+// A named GPU that does not exist is an error at the start, if the driver lists others. If the driver works only later,
+// the daemon goes on with the GPUs that exist, and reports the others.
+func TestMissingNamedGPUIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		two := gputest.Devices(2, "GPU", "NVIDIA H100 80GB HBM3", 80<<30)
 		log := &strings.Builder{}
@@ -93,7 +93,7 @@ func TestNamedGPUThatIsNotThere(t *testing.T) {
 		d.list(t.Context(), firstWait)
 		err := d.missing()
 		if err == nil || !strings.Contains(err.Error(), "gpus") || !strings.Contains(err.Error(), "no GPU has the index 9; this host has 0 GPU-0, 1 GPU-1") || strings.Contains(err.Error(), "\n") {
-			t.Fatalf("at the start: %v", err)
+			t.Fatalf("at the start: got %v, want one line with the index and the GPUs", err)
 		}
 
 		log.Reset()
@@ -103,7 +103,7 @@ func TestNamedGPUThatIsNotThere(t *testing.T) {
 			driver.Fail(driverFails)
 			d.list(t.Context(), firstWait)
 			if err := d.missing(); err != nil {
-				t.Fatalf("without a driver (%v): %v", driverFails, err)
+				t.Fatalf("without a driver (%v): got %v, want no error", driverFails, err)
 			}
 		}
 		driver.Fail(nil)
@@ -113,13 +113,13 @@ func TestNamedGPUThatIsNotThere(t *testing.T) {
 			d.list(t.Context(), listTimeout)
 		}
 		if all, err := d.listed(); err != nil || len(all) != 1 || all[0].UUID != "GPU-0" {
-			t.Errorf("%v, %v", all, err)
+			t.Errorf("got %v, %v, want GPU-0", all, err)
 		}
 		if f := gpuFact(Config{}, d); f.State != api.FactFail || !strings.Contains(f.Detail, "index 9") || f.Advice == "" {
-			t.Errorf("doctor: %+v", f)
+			t.Errorf("doctor: got %+v, want a failure with index 9 and advice", f)
 		}
 		if n := strings.Count(log.String(), "are not there"); n != 1 {
-			t.Errorf("told %d times: %s", n, log)
+			t.Errorf("got %d warnings, want 1: %s", n, log)
 		}
 		d.only = selection{"0", "1"}
 		if d.list(t.Context(), listTimeout); d.missing() != nil {

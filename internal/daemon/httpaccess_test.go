@@ -8,8 +8,9 @@ import (
 	"github.com/musterhq/muster/api"
 )
 
-// Requests over TCP act as an account of the host. A daemon of root must be told which; any other has only its own.
-func TestHTTPUser(t *testing.T) {
+// Requests over TCP act as an account of the host. A daemon of root must be told which; any other has only its own
+// account.
+func TestHTTPRequestsActAsTheConfiguredAccount(t *testing.T) {
 	self, err := api.NameOf(os.Geteuid())
 	if err != nil {
 		t.Fatal(err)
@@ -21,7 +22,7 @@ func TestHTTPUser(t *testing.T) {
 		asRoot bool
 		user   string
 		jobs   bool
-		wrong  string // in the error of the settings
+		wrong  string // a part of the error of the settings
 	}{
 		{"root, nothing named", Config{HTTPToken: "f"}, true, "http", false, ""},
 		{"root, named", Config{HTTPToken: "f", HTTPUser: "nobody"}, true, "nobody", true, ""},
@@ -35,7 +36,7 @@ func TestHTTPUser(t *testing.T) {
 		{"a user who runs all", Config{HTTPToken: "f", HTTPUser: "amy", RunOthersAsMe: true}, false, "amy", true, ""},
 	} {
 		if c.asRoot != root {
-			continue // the other half of the table runs as the other kind of user
+			continue // the other half of the table needs the other kind of user
 		}
 		only, err := onlyUser(c.cfg)
 		if err != nil {
@@ -43,11 +44,11 @@ func TestHTTPUser(t *testing.T) {
 		}
 		user, jobs := tcpUser(c.cfg, only)
 		if user != c.user || jobs != c.jobs {
-			t.Errorf("%s: user %q, submits jobs: %v", c.name, user, jobs)
+			t.Errorf("%s: got user %q, submits jobs: %v, want %q, %v", c.name, user, jobs, c.user, c.jobs)
 		}
 		err = c.cfg.checkHTTPUser()
 		if c.wrong == "" && err != nil || c.wrong != "" && (err == nil || !strings.Contains(err.Error(), c.wrong) || !strings.Contains(err.Error(), "http-user")) {
-			t.Errorf("%s: %v, want %q", c.name, err, c.wrong)
+			t.Errorf("%s: got %v, want %q", c.name, err, c.wrong)
 		}
 		c.cfg.HTTP = "127.0.0.1:1"
 		want := api.FactOK
@@ -58,7 +59,7 @@ func TestHTTPUser(t *testing.T) {
 			want = api.FactWarn
 		}
 		if f := httpFact(c.cfg); f.State != want || f.Name != "http" || f.Detail == "" {
-			t.Errorf("%s: doctor says %+v, want %s", c.name, f, want)
+			t.Errorf("%s: doctor: got %+v, want %s", c.name, f, want)
 		}
 	}
 }

@@ -23,8 +23,8 @@ import (
 	"github.com/musterhq/muster/worker/meter"
 )
 
-// What was measured long ago is not known, nor is what was never measured.
-func TestOldUseIsNotTold(t *testing.T) {
+// Old measurements count as unknown, and so do values that were never measured.
+func TestOldUseIsUnknown(t *testing.T) {
 	now := time.Now()
 	values := usage.Values{usage.CPU: 1.5, usage.PIDs: 7}
 	a, b := job.Attempt{Job: "a", N: 1}, job.Attempt{Job: "b", N: 1}
@@ -33,16 +33,16 @@ func TestOldUseIsNotTold(t *testing.T) {
 		Tasks: []meter.TaskSample{{Task: meter.Task{Attempt: a}, CPUSeconds: 42, Sample: usage.Sample{At: now, Values: values}}, {Task: meter.Task{Attempt: b}, Sample: usage.Sample{At: now.Add(-statusOld)}}},
 	}, now)
 	if _, old := u.Tasks[b]; old || u.Host.CPUs != 1.5 || u.Tasks[a].CPUSeconds != 42 || u.Tasks[a].Processes != 7 {
-		t.Errorf("%+v", u)
+		t.Errorf("got %+v, want the recent values alone", u)
 	}
 	if u := useOf(meter.Snapshot{}, now); !math.IsNaN(u.Host.CPUs) || !math.IsNaN(u.Host.Sent) || len(u.Tasks) != 0 {
-		t.Errorf("nothing was measured: %+v", u)
+		t.Errorf("without measurements: got %+v, want unknown values", u)
 	}
 }
 
-// The numbers of a GPU are told while they are current: not when the driver has hung for a minute, and not of a host that
-// has let its GPUs go.
-func TestOldStatusIsNotTold(t *testing.T) {
+// The status of a GPU is reported while it is current: not after the driver has hung for a minute, and not for a host
+// that has released its GPUs.
+func TestOldStatusIsNotReported(t *testing.T) {
 	for name, c := range map[string]struct {
 		age      time.Duration
 		released bool
@@ -55,20 +55,20 @@ func TestOldStatusIsNotTold(t *testing.T) {
 		}
 		got := gpusOf(&info)
 		if len(got) != 2 || (got[0].Status != nil) != c.want || got[0].Allocated != 0.75 || got[0].SetAside || got[1].Status != nil || got[1].Allocated != 1 || !got[1].SetAside {
-			t.Errorf("%s: %+v", name, got)
+			t.Errorf("%s: got %+v, want a status: %v", name, got, c.want)
 		}
 	}
 }
 
-// Tasks are numbered as people do: by the index in the array, else by the rank.
-func TestTaskOfArray(t *testing.T) {
+// Tasks have the numbers that people use: the index in the array, else the rank.
+func TestTasksAreNumberedByIndexOrRank(t *testing.T) {
 	r := contract.Record{Attempt: job.Attempt{Job: "j", Task: 3, N: 1}, Element: contract.Element{Array: true, Index: 70}}
 	if got := taskOf(&r); got.Task != "70" {
-		t.Errorf("task %s of an array", got.Task)
+		t.Errorf("a task of an array: got %s, want 70", got.Task)
 	}
 	r.Element = contract.Element{}
 	if got := taskOf(&r); got.Task != "3" {
-		t.Errorf("task %s of a gang", got.Task)
+		t.Errorf("a task of a gang: got %s, want 3", got.Task)
 	}
 }
 
@@ -80,12 +80,12 @@ type holdsNow struct {
 
 func (h *holdsNow) View(context.Context) (worker.View, error) { return h.v, h.err }
 
-func TestJobFiles(t *testing.T) {
+func TestJobFilesFollowTheHoldersOfGPUs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j1, j2, j3 := job.NewID(7, 1), job.NewID(7, 2), job.NewID(7, 3)
 		one, two := string(j1)+"\n", string(min(j2, j3))+"\n"+string(max(j2, j3))+"\n"
 		dir := t.TempDir()
-		for _, name := range []string{"0", "5"} { // of an earlier life of the daemon
+		for _, name := range []string{"0", "5"} { // from an earlier run of the daemon
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(one), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -121,7 +121,7 @@ func TestJobFiles(t *testing.T) {
 			s.change()
 			f.look(t.Context())
 			if got := names(); !slices.Equal(got, s.want) {
-				t.Errorf("%s: %q, want %q", s.what, got, s.want)
+				t.Errorf("%s: got %q, want %q", s.what, got, s.want)
 			}
 		}
 	})

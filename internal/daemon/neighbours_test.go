@@ -15,7 +15,7 @@ type town struct {
 	*neighbours
 	keeper *fakeKeeper
 	all    []p2p.Member
-	out    []job.Peer // that are no members any more
+	out    []job.Peer // those that are no members any more
 	now    time.Time
 }
 
@@ -49,7 +49,7 @@ func (w *town) turn(i int, up bool) {
 	w.changed(p2p.Event{Kind: kind, Peer: resident(i)}, w.now)
 }
 
-// pass moves the clock on and makes the reviews that are due.
+// pass advances the clock and makes the reviews that are due.
 func (w *town) pass(d time.Duration) {
 	for end := w.now.Add(d); w.now.Before(end); {
 		w.now = w.now.Add(reviewEvery)
@@ -65,14 +65,14 @@ func (w *town) keeps(t *testing.T, what string, from, to int) {
 		}
 	}
 	if len(w.keeper.kept) > maxNeighbours || len(w.keeper.kept) != len(w.kept) {
-		t.Errorf("%s: %d sessions, %d neighbours", what, len(w.keeper.kept), len(w.kept))
+		t.Errorf("%s: got %d sessions and %d neighbours, want the same number", what, len(w.keeper.kept), len(w.kept))
 	}
 	if len(w.keeper.odd) > 0 {
 		t.Error(w.keeper.odd)
 	}
 }
 
-func TestGoneNeighboursAreReplaced(t *testing.T) {
+func TestDisconnectedNeighboursAreReplaced(t *testing.T) {
 	w := newTown(100)
 	w.review(w.now)
 	w.keeps(t, "at first", 0, maxNeighbours)
@@ -83,7 +83,7 @@ func TestGoneNeighboursAreReplaced(t *testing.T) {
 	w.keeps(t, "a restart", 0, maxNeighbours)
 	w.pass(2 * reviewEvery)
 	w.keeps(t, "the gone are replaced", 20, maxNeighbours+20)
-	// They come back, and replace the next neighbours that are gone.
+	// They come back, and replace the next neighbours that go.
 	for i := range 20 {
 		w.turn(i, true)
 	}
@@ -94,17 +94,17 @@ func TestGoneNeighboursAreReplaced(t *testing.T) {
 	w.pass(goneFor + reviewEvery)
 	w.keeps(t, "back again", 20, 30)
 	if n := len(w.keeper.kept); n != maxNeighbours {
-		t.Errorf("%d neighbours, want %d", n, maxNeighbours)
+		t.Errorf("got %d neighbours, want %d", n, maxNeighbours)
 	}
 	for p := range w.keeper.kept {
 		if m, _ := w.Member(p); !m.Connected {
-			t.Errorf("%s is gone and kept, although 30 members are connected", p)
+			t.Errorf("%s is disconnected and kept, although 30 members are connected", p)
 		}
 	}
 }
 
-// If no member is connected, this daemon may be the one that is cut off. It goes on dialling its neighbours.
-func TestNeighboursStayIfAllAreGone(t *testing.T) {
+// If no member is connected, this daemon itself may be cut off. It goes on dialling its neighbours.
+func TestNeighboursStayIfAllAreDisconnected(t *testing.T) {
 	w := newTown(maxNeighbours + 10)
 	w.review(w.now)
 	for i := range w.all {
@@ -115,18 +115,18 @@ func TestNeighboursStayIfAllAreGone(t *testing.T) {
 	w.turn(maxNeighbours+5, true)
 	w.keeps(t, "one is back", maxNeighbours+5, maxNeighbours+6)
 	if n := len(w.keeper.kept); n != maxNeighbours {
-		t.Errorf("%d are dialled", n)
+		t.Errorf("got %d neighbours that are dialled, want %d", n, maxNeighbours)
 	}
 }
 
 func TestStoppedNeighbourIsReplaced(t *testing.T) {
 	w := newTown(maxNeighbours + 1)
 	w.review(w.now)
-	w.departed.gone(resident(3)) // said goodbye; its connection may stay for a while
+	w.departed.gone(resident(3)) // it said goodbye; its connection may stay for a while
 	w.pass(goneFor + 2*reviewEvery)
 	w.keeps(t, "stopped", maxNeighbours, maxNeighbours+1)
 	if w.keeper.kept[resident(3)] {
-		t.Error("the stopped one is kept")
+		t.Error("a neighbour that has stopped is kept")
 	}
 }
 
@@ -134,22 +134,22 @@ func TestRevokedNeighbourIsDropped(t *testing.T) {
 	w := newTown(5)
 	w.review(w.now)
 	w.all = w.all[1:]
-	w.changed(p2p.Event{Kind: p2p.MemberDown, Peer: resident(1)}, w.now) // is only gone
+	w.changed(p2p.Event{Kind: p2p.MemberDown, Peer: resident(1)}, w.now) // only disconnected
 	if len(w.out) != 0 {
-		t.Errorf("told as revoked: %v", w.out)
+		t.Errorf("reported as revoked: got %v, want none", w.out)
 	}
 	w.changed(p2p.Event{Kind: p2p.MemberDown, Peer: resident(0)}, w.now)
 	if w.keeper.kept[resident(0)] {
 		t.Error("a revoked member is dialled")
 	}
 	if !slices.Equal(w.out, []job.Peer{resident(0)}) {
-		t.Errorf("told as revoked: %v", w.out)
+		t.Errorf("reported as revoked: got %v, want %v", w.out, resident(0))
 	}
 	w.keeps(t, "the others", 1, 5)
 }
 
 // A daemon that starts knows members from its disk. Most of them are not connected yet.
-func TestNeighboursAtStart(t *testing.T) {
+func TestConnectedMembersBecomeNeighboursAtStart(t *testing.T) {
 	w := newTown(100)
 	for i := range w.all {
 		w.all[i].Connected = i >= 90
@@ -164,7 +164,7 @@ func TestNeighboursAtStart(t *testing.T) {
 	}
 	for p := range w.keeper.kept {
 		if m, _ := w.Member(p); !m.Connected {
-			t.Errorf("%s is gone and kept", p)
+			t.Errorf("%s is disconnected and kept", p)
 		}
 	}
 }

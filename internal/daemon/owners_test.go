@@ -17,7 +17,7 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-func TestOwnersByGroup(t *testing.T) {
+func TestGroupHasTheOwnerThatRunsIt(t *testing.T) {
 	var s owners
 	if s.of(1) != nil {
 		t.Error("a daemon that owns no group has an owner")
@@ -26,23 +26,23 @@ func TestOwnersByGroup(t *testing.T) {
 	s.add(1, before)
 	s.add(2, own)
 	if s.of(1) != before || s.of(2) != own || s.home != own {
-		t.Errorf("owners %+v", s)
+		t.Errorf("owners: got %+v, want one for each group", s)
 	}
 	if s.of(3) != own {
-		t.Error("a group that this daemon does not own is not answered by its home group's owner")
+		t.Error("the owner of the home group does not answer for a group that this daemon does not own")
 	}
 }
 
-// nobodyOwns takes what a journal delivers, and does nothing.
+// nobodyOwns ignores what a journal delivers.
 type nobodyOwns struct{}
 
 func (nobodyOwns) Deliver(job.Committed)           {}
 func (nobodyOwns) NotProposed([]job.Record, error) {}
 func (nobodyOwns) Deposed(job.Epoch)               {}
 
-// The data directory of a version that had large job files in the headers is converted while its rows are read. A second
-// start finds nothing to convert, and the files go with their jobs.
-func TestDataDirectoryOfOlderVersion(t *testing.T) {
+// The data directory of a version that had large job files in the headers is converted while its rows are read. A
+// second start finds nothing to convert, and the files are removed with their jobs.
+func TestDataDirectoryOfAnOlderVersionIsConverted(t *testing.T) {
 	cfg := store.DefaultConfig()
 	cfg.Dir, cfg.FS = "/data", storetest.Disk()
 	disk, err := store.Open(cfg, slog.New(slog.DiscardHandler))
@@ -78,19 +78,19 @@ func TestDataDirectoryOfOlderVersion(t *testing.T) {
 			t.Fatal(err)
 		}
 		if left := saved.Moved(true); len(left) > 0 {
-			t.Errorf("%d rows are still to be moved", len(left))
+			t.Errorf("got %d rows to convert, want 0", len(left))
 		}
 		for id, want := range specs {
 			rows, err := j.Rows(id, "", "")
 			if err != nil || len(rows) == 0 || len(rows[0].Data) > 2000 {
-				t.Fatalf("%s has %d rows (%v), and the first has the script", id, len(rows), err)
+				t.Fatalf("%s has %d rows (%v), want that the first has no script", id, len(rows), err)
 			}
 			text, err := j.File(id)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if got, err := state.DecodeFile(text); err != nil || got.Script != want.Script {
-				t.Errorf("the file of %s is another one (%v)", id, err)
+				t.Errorf("the file of %s differs (%v), want got.Script = %v", id, err, want.Script)
 			}
 		}
 	}
@@ -100,13 +100,13 @@ func TestDataDirectoryOfOlderVersion(t *testing.T) {
 			t.Fatal(err)
 		}
 		if text, err := last.File(id); text != nil || err != nil {
-			t.Errorf("the file of a purged job has %d bytes (%v)", len(text), err)
+			t.Errorf("the file of a purged job: got %d bytes (%v), want none", len(text), err)
 		}
 	}
 }
 
 // Settings change the default limits one by one.
-func TestBacklogSettings(t *testing.T) {
+func TestBacklogSettingsChangeSingleLimits(t *testing.T) {
 	l, err := worker.ParseLimits(map[string]string{
 		"per_user.pending_jobs": "50", "users.ada.pending_bytes": "1MiB", "all.pending_jobs": "500", "users.bob.gpus": "1",
 	})
@@ -116,16 +116,16 @@ func TestBacklogSettings(t *testing.T) {
 	b, d := backlogOf(l), scheduler.DefaultBacklog()
 	if b.PerUser != (scheduler.Amount{Jobs: 50, Bytes: d.PerUser.Bytes}) || b.All != (scheduler.Amount{Jobs: 500, Bytes: d.All.Bytes}) ||
 		b.Users["ada"] != (scheduler.Amount{Jobs: 50, Bytes: 1 << 20}) || b.Users["bob"] != b.PerUser {
-		t.Errorf("limits %+v", b)
+		t.Errorf("limits: got %+v, want the settings and else the defaults", b)
 	}
 	for _, bad := range []string{"all.gpus", "all.tasks", "pending_jobs", "per_user.pending"} {
 		if err := CheckLimit(bad, "1"); err == nil {
-			t.Errorf("%s is a limit", bad)
+			t.Errorf("%s was accepted as a limit, want an error", bad)
 		}
 	}
 	for name, value := range map[string]string{"per_user.pending_jobs": "-1", "all.pending_bytes": "many"} {
 		if err := CheckLimit(name, value); err == nil {
-			t.Errorf("%s=%s is a limit", name, value)
+			t.Errorf("%s=%s was accepted as a limit, want an error", name, value)
 		}
 	}
 }

@@ -1,6 +1,6 @@
 package daemon
 
-// Following the jobs of other owners, with owners that are silent, that flood, and that are too many.
+// Following the jobs of other owners: owners that are silent, that flood, and that are too many.
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// farOwners stands for the owners of all groups, and for the scheduler that is told of their jobs.
+// farOwners stands for the owners of all groups, and for the scheduler that receives the states of their jobs.
 type farOwners struct {
 	mu      sync.Mutex
 	streams map[job.Group]int         // guarded by mu: open streams
@@ -28,7 +28,7 @@ type farOwners struct {
 	seen    map[job.ID]job.State      // guarded by mu
 	told    int                       // guarded by mu: how often ParentSeen was called
 	quiet   []string                  // guarded by mu: what ParentsSilent was called with
-	busy    int                       // guarded by mu: so often the scheduler is busy
+	busy    int                       // how often the scheduler says that it is busy
 }
 
 func newFarOwners() *farOwners {
@@ -137,24 +137,24 @@ func following(t *testing.T, f func(t *testing.T, p *parents, far *farOwners)) {
 		f(t, p, far)
 		stop()
 		if err := <-done; err != nil {
-			t.Errorf("run = %v", err)
+			t.Errorf("run = %v, want no error", err)
 		}
 		if n := far.open(); n != 0 {
-			t.Errorf("%d streams are open", n)
+			t.Errorf("got %d open streams, want 0", n)
 		}
 	})
 }
 
 func jobOf(g, n int) job.Follow { return job.Follow{Job: job.NewID(job.Group(g), uint64(n))} }
 
-// The jobs of one owner share one stream. It is replaced when there are others, but not for each of them, and closed
-// when nobody needs it.
-func TestOneStreamForAnOwner(t *testing.T) {
+// The jobs of one owner share one stream. It is replaced when other jobs are followed, but not for each of them, and
+// closed when none is needed.
+func TestJobsOfOneOwnerShareAStream(t *testing.T) {
 	following(t, func(t *testing.T, p *parents, far *farOwners) {
 		p.Follow([]job.Follow{jobOf(2, 1), jobOf(3, 1)})
 		pass(time.Second)
 		if n := far.open(); n != 2 || len(far.seen) != 2 {
-			t.Fatalf("%d streams, %d jobs seen", n, len(far.seen))
+			t.Fatalf("got %d streams and %d jobs, want 2 and 2", n, len(far.seen))
 		}
 		for i := range 1000 {
 			p.Follow([]job.Follow{jobOf(2, i+2)})
@@ -162,7 +162,7 @@ func TestOneStreamForAnOwner(t *testing.T) {
 		}
 		pass(10 * time.Second)
 		if n := far.open(); n != 2 || len(far.opened) > 10 || len(far.seen) != 1002 {
-			t.Errorf("%d streams, %d were opened, %d jobs seen", n, len(far.opened), len(far.seen))
+			t.Errorf("got %d open of %d opened streams and %d jobs, want 2 of at most 10, and 1002", n, len(far.opened), len(far.seen))
 		}
 		var ids []job.ID
 		for i := range 1000 {
@@ -174,40 +174,40 @@ func TestOneStreamForAnOwner(t *testing.T) {
 		p.Follow([]job.Follow{{Job: jobOf(3, 1).Job, Tasks: true}}) // its tasks are needed now
 		pass(10 * time.Second)
 		if last := far.opened[len(far.opened)-1]; len(far.opened) != opened+1 || last != "1:true" {
-			t.Errorf("opened %d more streams, the last for %s", len(far.opened)-opened, last)
+			t.Errorf("got %d more streams, the last for %s, want 1 for 1:true", len(far.opened)-opened, last)
 		}
 		p.Unfollow([]job.ID{jobOf(3, 1).Job, jobOf(2, 1001).Job})
 		pass(10 * time.Second)
 		if n := far.open(); n != 0 || len(p.groups) != 0 {
-			t.Errorf("%d streams and %d groups are left", n, len(p.groups))
+			t.Errorf("got %d streams and %d groups, want 0 and 0", n, len(p.groups))
 		}
 		p.Follow([]job.Follow{jobOf(2, 1)})
 		pass(time.Second)
 		if n := far.open(); n != 1 {
-			t.Errorf("%d streams when a job is followed again", n)
+			t.Errorf("got %d streams when a job is followed again, want 1", n)
 		}
 	})
 }
 
-// A silent owner is asked again with growing pauses, and one that is not found is searched for. The scheduler is told
-// why.
-func TestSilentOwners(t *testing.T) {
+// A silent owner is asked again with growing pauses, and an owner that is not found is searched for. The scheduler
+// learns the reason.
+func TestSilentOwnersAreAskedWithPauses(t *testing.T) {
 	following(t, func(t *testing.T, p *parents, far *farOwners) {
 		far.silent = errors.New("its owner far does not answer")
 		p.Follow([]job.Follow{jobOf(2, 1), jobOf(2, 2)})
 		pass(time.Hour)
 		if n := len(far.opened); n < 600 || n > 1000 {
-			t.Errorf("it was asked %d times in an hour", n)
+			t.Errorf("got %d requests in an hour, want 600 to 1000", n)
 		}
 		if len(far.quiet) != len(far.opened) || far.quiet[0] != "2 its owner far does not answer" || len(far.seen) != 0 {
-			t.Errorf("told %q, seen %v", far.quiet[0], far.seen)
+			t.Errorf("got the reason %q and states %v, want one reason for each request and no states", far.quiet[0], far.seen)
 		}
 		far.mu.Lock()
 		far.silent, far.busy = nil, 3
 		far.mu.Unlock()
 		pass(time.Minute)
 		if far.seen[jobOf(2, 1).Job] != job.Running || far.seen[jobOf(2, 2).Job] != job.Running {
-			t.Errorf("then it has seen %v", far.seen)
+			t.Errorf("after the owner answers: got states %v, want RUNNING", far.seen)
 		}
 		p.Unfollow([]job.ID{jobOf(2, 1).Job, jobOf(2, 2).Job})
 		far.mu.Lock()
@@ -216,13 +216,13 @@ func TestSilentOwners(t *testing.T) {
 		p.Follow([]job.Follow{jobOf(9, 1)})
 		pass(searchTime + time.Second)
 		if last := far.quiet[len(far.quiet)-1]; last != "1 its owner is not known: nobody knows it" {
-			t.Errorf("told %q", last)
+			t.Errorf("got the reason %q, want that the owner is not known", last)
 		}
 	})
 }
 
-// An owner whose jobs change without end does not fill the scheduler's mail.
-func TestFloodingOwner(t *testing.T) {
+// An owner whose jobs change without end does not fill the scheduler's inbox.
+func TestFloodingOwnerDoesNotFillTheInbox(t *testing.T) {
 	following(t, func(t *testing.T, p *parents, far *farOwners) {
 		far.flood = true
 		p.Follow([]job.Follow{jobOf(2, 1)})
@@ -230,13 +230,13 @@ func TestFloodingOwner(t *testing.T) {
 		far.mu.Lock()
 		defer far.mu.Unlock()
 		if want := int(10*time.Second/seenPause) * seenAtOnce; far.told > want+seenAtOnce || far.told < want/2 {
-			t.Errorf("it told %d changes in 10 s, want %d", far.told, want)
+			t.Errorf("got %d changes in 10 s, want about %d", far.told, want)
 		}
 	})
 }
 
-// Of more owners than can be followed at a time each has its turn.
-func TestMoreOwnersThanStreams(t *testing.T) {
+// If there are more owners than streams, they are followed in turn.
+func TestOwnersBeyondTheStreamsAreFollowedInTurn(t *testing.T) {
 	following(t, func(t *testing.T, p *parents, far *farOwners) {
 		const n = 2*maxOwners + 10
 		for g := range n {
@@ -248,7 +248,7 @@ func TestMoreOwnersThanStreams(t *testing.T) {
 			most = max(most, far.open())
 		}
 		if most != maxOwners || len(far.seen) != n {
-			t.Errorf("%d streams at a time, %d of %d owners were followed", most, len(far.seen), n)
+			t.Errorf("got %d streams at a time, and %d of %d owners followed, want maxOwners and all", most, len(far.seen), n)
 		}
 	})
 }

@@ -35,7 +35,7 @@ func (h hearing) FromWorker(_ job.Peer, m contract.ToScheduler) {
 	}
 }
 
-// A worker tells the address at which the scheduler's host reaches its own: the one that this host sees, too.
+// A worker sends the address at which the scheduler's host reaches its own host: the address that this host sees, too.
 func TestCommitHasTheAddressOfTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nw := p2ptest.New(t, 2, p2ptest.Options{})
@@ -91,7 +91,7 @@ func TestCommitHasTheAddressOfTheSession(t *testing.T) {
 		}
 		pass(time.Second)
 		if c := <-heard.commits; c.Address == "" || c.Address != info.Path.Remote || c.Address == info.Path.Local || c.Port == 0 || c.Port%7 != 0 {
-			t.Errorf("commit %+v over the path %+v", c, info.Path)
+			t.Errorf("got commit %+v over the path %+v, want the remote address of the path", c, info.Path)
 		}
 	})
 }

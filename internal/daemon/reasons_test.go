@@ -1,6 +1,6 @@
 package daemon
 
-// The words of reasons: people look them up in the manual.
+// The words of reasons are in the manual, where people look them up.
 
 import (
 	"go/ast"
@@ -25,7 +25,7 @@ func TestReasonsAreInTheManual(t *testing.T) {
 		t.Fatal(err)
 	}
 	aWord := regexp.MustCompile(`^[A-Z][A-Za-z]+$`)
-	words := map[string]string{} // where they are
+	words := map[string]string{} // with their places
 	note := func(where string, e ast.Expr) {
 		if lit, ok := e.(*ast.BasicLit); ok && lit.Kind == token.STRING {
 			if text, err := strconv.Unquote(lit.Value); err == nil && aWord.MatchString(text) {
@@ -64,7 +64,7 @@ func TestReasonsAreInTheManual(t *testing.T) {
 		}
 	}
 	if len(words) < 20 {
-		t.Fatalf("only %d words were found: %v", len(words), words)
+		t.Fatalf("got %d words, want at least 20: %v", len(words), words)
 	}
 	for word, where := range words {
 		if !slices.ContainsFunc(job.Reasons(), func(m job.Meaning) bool { return m.Word == word }) || !strings.Contains(string(manual), "| `"+word+"` |") {

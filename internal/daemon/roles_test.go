@@ -19,9 +19,9 @@ import (
 	"github.com/musterhq/muster/p2p/p2ptest"
 )
 
-// Records of the DHT and announcements count only if they are of a daemon with the role: a worker is found only where a
-// worker is, and only schedulers announce.
-func TestHintsOfThoseWithoutTheRole(t *testing.T) {
+// Records of the DHT and announcements count only if their daemon has the role: a worker is found only where a worker
+// is, and only schedulers announce.
+func TestHintsWithoutTheRoleAreIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		roles := []p2p.Roles{p2p.AllRoles, p2p.RoleWorker, p2p.RoleScheduler, p2p.RoleInviter}
 		nw := p2ptest.New(t, len(roles), p2ptest.Options{Roles: func(i int) p2p.Roles { return roles[i] }})
@@ -54,7 +54,7 @@ func TestHintsOfThoseWithoutTheRole(t *testing.T) {
 		for i, r := range rogues {
 			has := roles[i+1]
 			if heard[r.ID()] != has.Has(p2p.RoleScheduler) {
-				t.Errorf("the announcement of one with %s: heard %v", has, heard[r.ID()])
+				t.Errorf("the announcement of a daemon with %s: heard %v, want only that of a scheduler", has, heard[r.ID()])
 			}
 			for _, role := range []p2p.Roles{p2p.RoleWorker, p2p.RoleScheduler} {
 				found := false
@@ -62,7 +62,7 @@ func TestHintsOfThoseWithoutTheRole(t *testing.T) {
 					found = found || p == r.ID()
 				}
 				if found != has.Has(role) {
-					t.Errorf("the record of one with %s, as one of %s: found %v", has, role, found)
+					t.Errorf("the record of a daemon with %s, as one of %s: found %v, want only that of its role", has, role, found)
 				}
 			}
 		}
@@ -71,13 +71,13 @@ func TestHintsOfThoseWithoutTheRole(t *testing.T) {
 			bounded++
 		}
 		if bounded != 1 {
-			t.Errorf("%d found, want 1", bounded)
+			t.Errorf("got %d found, want 1", bounded)
 		}
 	})
 }
 
 // A daemon does what its credential allows, whatever its settings say.
-func TestOwnRoles(t *testing.T) {
+func TestCredentialLimitsTheRolesOfADaemon(t *testing.T) {
 	for _, c := range []struct {
 		roles                 p2p.Roles
 		noWorker, noScheduler bool
@@ -86,17 +86,17 @@ func TestOwnRoles(t *testing.T) {
 	} {
 		cfg := DefaultConfig().withRoles(c.roles)
 		if cfg.NoWorker != c.noWorker || cfg.NoScheduler != c.noScheduler {
-			t.Errorf("with %s: no worker %v, no scheduler %v", c.roles, cfg.NoWorker, cfg.NoScheduler)
+			t.Errorf("with %s: got no worker %v, no scheduler %v, want %v, %v", c.roles, cfg.NoWorker, cfg.NoScheduler, c.noWorker, c.noScheduler)
 		}
 	}
 	own := func() *p2p.Credential { return &p2p.Credential{Roles: p2p.RoleWorker} }
 	_, err := jobsBackend{own: own}.Submit(t.Context(), api.Submission{})
 	if !errors.Is(err, api.ErrDenied) || !strings.Contains(err.Error(), "role scheduler") {
-		t.Errorf("submit at a worker: %v", err)
+		t.Errorf("submit at a worker: got %v, want ErrDenied with the role", err)
 	}
 }
 
-func TestInvitersAlive(t *testing.T) {
+func TestMissingInvitersAreReported(t *testing.T) {
 	inviter := func(name string, connected bool) p2p.Member {
 		return p2p.Member{Name: name, Roles: p2p.AllRoles, Connected: connected}
 	}
@@ -117,13 +117,13 @@ func TestInvitersAlive(t *testing.T) {
 		f := inviterFact(own, "here", c.members)
 		for _, w := range c.words {
 			if f.State != c.state || !strings.Contains(f.Detail+f.Advice, w) {
-				t.Errorf("%v: %+v, want %s with %q", c.members, f, c.state, w)
+				t.Errorf("%v: got %+v, want %s with %q", c.members, f, c.state, w)
 			}
 		}
 	}
 }
 
-func TestInvitersThatEndAreTold(t *testing.T) {
+func TestInvitersNearTheirEndAreReported(t *testing.T) {
 	now := time.Date(2030, 1, 2, 0, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
 		end   time.Time
@@ -136,12 +136,12 @@ func TestInvitersThatEndAreTold(t *testing.T) {
 		{now.Add(-time.Hour), api.FactWarn, "not renewed"},
 	} {
 		if f := endFact(c.end, now); f.State != c.state || !strings.Contains(f.Detail+f.Advice, c.words) {
-			t.Errorf("%s: %+v", c.end, f)
+			t.Errorf("%s: got %+v, want %s with %q", c.end, f, c.state, c.words)
 		}
 	}
 }
 
-func TestInvitersThatDependOnOneAreTold(t *testing.T) {
+func TestInvitersThatDependOnOneAreReported(t *testing.T) {
 	for _, c := range []struct {
 		roles      p2p.Roles
 		endorsable bool
@@ -154,12 +154,12 @@ func TestInvitersThatDependOnOneAreTold(t *testing.T) {
 	} {
 		own := &p2p.Credential{Roles: c.roles, NotAfter: time.Date(2030, 1, 2, 0, 0, 0, 0, time.UTC)}
 		if f := grantFact(own, c.endorsable); f.State != c.state || !strings.Contains(f.Detail+f.Advice, c.words) {
-			t.Errorf("%s: %+v", c.roles, f)
+			t.Errorf("%s: got %+v, want %s with %q", c.roles, f, c.state, c.words)
 		}
 	}
 }
 
-// The labels in a Hello are the host's own; those that are signed come from its credential.
+// The labels in a Hello are the host's own; signed labels come from its credential.
 func TestLabelsComeFromTheCredential(t *testing.T) {
 	r := &router{signed: func(p job.Peer) map[string]string {
 		if p == "good" {
@@ -171,7 +171,7 @@ func TestLabelsComeFromTheCredential(t *testing.T) {
 		hello := contract.Hello{Profile: contract.Profile{Peer: peer, Labels: map[string]string{"mine": "1", "secure": "no"}, Signed: map[string]string{"secure": "forged"}}}
 		m := r.vouched(peer, hello)
 		if got := fmt.Sprint(m.Profile.Labels, " ", m.Profile.Signed); got != want {
-			t.Errorf("%s: %s, want %s", peer, got, want)
+			t.Errorf("%s: got %s, want %s", peer, got, want)
 		}
 		if hello.Profile.Labels["secure"] != "no" {
 			t.Error("the message itself was changed")

@@ -125,9 +125,9 @@ func inCycles(all []dependency) []dependency {
 	return bad
 }
 
-func TestCycleIsFound(t *testing.T) {
+func TestCycleOfFilesIsFound(t *testing.T) {
 	got := inCycles([]dependency{{"a", "b"}, {"b", "c"}, {"c", "b"}, {"c", "d"}, {"e", "a"}})
 	if want := []dependency{{"b", "c"}, {"c", "b"}}; !slices.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
+		t.Errorf("got %v, want %v", got, want)
 	}
 }

@@ -74,43 +74,43 @@ func TestRefusedMessageIsLogged(t *testing.T) {
 		toWorkers{a, forScheduler}.Want(b.self)
 		pass(time.Second)
 		id := job.NewID(7, 1)
-		old := contract.Offer{ID: 1, Attempt: job.Attempt{Job: id, N: 1}, Group: 7, Age: -time.Second} // a clock that was set back
+		old := contract.Offer{ID: 1, Attempt: job.Attempt{Job: id, N: 1}, Group: 7, Age: -time.Second} // as after a clock was set back
 		if err := (toWorkers{a, forScheduler}).Send(b.self, old); !errors.Is(err, session.ErrInvalid) {
-			t.Errorf("the scheduler hears %v", err)
+			t.Errorf("the scheduler gets %v, want session.ErrInvalid", err)
 		}
 		if got := text.Lines("level=ERROR"); len(got) != 1 || !strings.Contains(got[0], "a defect of this daemon") || !strings.Contains(got[0], "message=Offer") ||
 			!strings.Contains(got[0], string(id)) || !strings.Contains(got[0], "peer="+string(b.self)) {
-			t.Fatalf("logged %q", got)
+			t.Fatalf("log: got %q, want one line with the message, the job and the peer", got)
 		}
 		for range 1000 { // the same defect is not logged again
 			_ = toWorkers{a, forScheduler}.Send(b.self, old)
 		}
 		if err := (toSchedulers{a}).Send(b.self, contract.Stale{Owner: "no peer!"}); !errors.Is(err, session.ErrInvalid) {
-			t.Errorf("the worker hears %v", err)
+			t.Errorf("the worker gets %v, want session.ErrInvalid", err)
 		}
 		if got := text.Lines("level=ERROR"); len(got) != 2 || !strings.Contains(got[1], "message=Stale") {
-			t.Errorf("logged %q", got)
+			t.Errorf("log: got %q, want a second line for Stale", got)
 		}
 		pass(2 * defectsEvery)
 		_ = toWorkers{a, forScheduler}.Send(b.self, old)
 		if got := text.Lines("level=ERROR"); len(got) != 3 || !strings.Contains(got[2], "count=1001") {
-			t.Errorf("after a while: %q", got)
+			t.Errorf("log after a while: got %q, want the count 1001", got)
 		}
 		if n := count(t, a.defects); n != 1003 {
-			t.Errorf("%g counted, want 1003", n)
+			t.Errorf("defects: got %g, want 1003", n)
 		}
 		if b.sessions.Peers() == nil {
-			t.Error("the peer lost its session over a message that it never saw")
+			t.Error("the peer lost its session over a message that it never received")
 		}
 		before := len(text.Lines("level=ERROR"))
 		if err := (toWorkers{a, forScheduler}).Send("nobody", old); !errors.Is(err, session.ErrNoSession) || len(text.Lines("level=ERROR")) != before {
-			t.Errorf("without a session: %v, and %d lines", err, len(text.Lines("level=ERROR"))-before)
+			t.Errorf("without a session: got %v and %d lines, want ErrNoSession and none", err, len(text.Lines("level=ERROR"))-before)
 		}
 	})
 }
 
 // Two parts of a daemon want a session; it is given up after the second Unwant.
-func TestRouterGivesSessionsUp(t *testing.T) {
+func TestRouterGivesUpUnwantedSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b, _ := twoRouters(t)
 		toWorkers{a, forScheduler}.Want(b.self)
@@ -120,15 +120,15 @@ func TestRouterGivesSessionsUp(t *testing.T) {
 		toWorkers{a, forScheduler}.Unwant(b.self)
 		pass(time.Hour)
 		if len(a.sessions.Peers()) != 1 {
-			t.Error("given up although the worker wants it")
+			t.Error("the session was given up although the worker wants it")
 		}
 		toSchedulers{a}.Unwant(b.self)
 		pass(time.Hour)
 		if len(a.sessions.Peers()) != 0 {
-			t.Error("kept although nobody wants it")
+			t.Error("the session is kept although nobody wants it")
 		}
 		if _, left := b.departed.when(a.self); left {
-			t.Error("taken for a daemon that stopped")
+			t.Error("the peer is treated as a daemon that stopped")
 		}
 	})
 }

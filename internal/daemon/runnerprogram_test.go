@@ -11,7 +11,7 @@ import (
 	"github.com/musterhq/muster/internal/testkit/exetest"
 )
 
-// packed packs a program as make build does.
+// packed compresses a program as make build does.
 func packed(t *testing.T, text string) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -23,7 +23,7 @@ func packed(t *testing.T, text string) []byte {
 	return b.Bytes()
 }
 
-func TestUnpackedProgramIsReplacedByAnother(t *testing.T) {
+func TestUnpackedProgramIsReplacedByANewOne(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "run")
 	first, err := unpack(dir, packed(t, "#!/bin/sh\nexit 3\n"))
@@ -34,20 +34,20 @@ func TestUnpackedProgramIsReplacedByAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	if again, err := unpack(dir, packed(t, "#!/bin/sh\nexit 3\n")); err != nil || again != first {
-		t.Fatalf("%s, %v; want %s", again, err, first)
+		t.Fatalf("got %s, %v; want %s", again, err, first)
 	}
 	if text, err := os.ReadFile(first); err != nil || string(text) != "#!/bin/sh\nexit 3\n" {
-		t.Errorf("an incomplete program was left: %q, %v", text, err)
+		t.Errorf("an incomplete program was kept: got %q, %v, want %q", text, err, "#!/bin/sh\nexit 3\n")
 	}
 	second, err := unpack(dir, packed(t, "#!/bin/sh\nexit 4\n"))
 	if err != nil || second == first {
-		t.Fatalf("%s, %v", second, err)
+		t.Fatalf("got %s, %v, want another path", second, err)
 	}
 	if info, err := os.Stat(second); err != nil || info.Mode().Perm()&0o111 != 0o111 {
-		t.Errorf("users may not execute it: %v, %v", info.Mode(), err)
+		t.Errorf("the program cannot be executed by users: got %v, %v", info.Mode(), err)
 	}
 	all, err := os.ReadDir(dir)
 	if err != nil || len(all) != 1 || filepath.Join(dir, all[0].Name()) != second {
-		t.Errorf("left: %v, %v", all, err)
+		t.Errorf("after the second: got files %v, %v, want the second program alone", all, err)
 	}
 }

@@ -36,7 +36,7 @@ func TestTrustIsTested(t *testing.T) {
 		}
 	}
 	if rows < 30 {
-		t.Errorf("%d rows of attackers; has the table another form?", rows)
+		t.Errorf("got %d rows of attackers, want at least 30: has the table another form?", rows)
 	}
 }
 

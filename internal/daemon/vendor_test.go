@@ -1,6 +1,7 @@
 package daemon
 
-// The vendors of GPUs: only their drivers know their words. So another vendor is another driver, and no change of the worker.
+// The vendors of GPUs: only their drivers use their words, so that another vendor needs another driver, and no change
+// of the worker.
 
 import (
 	"io/fs"
@@ -31,7 +32,7 @@ func TestNoWordsOfVendors(t *testing.T) {
 			}
 			for i, line := range strings.Split(string(text), "\n") {
 				if word := vendorWords.FindString(line); word != "" {
-					t.Errorf("%s:%d: %q is for the driver of a vendor", path, i+1, word)
+					t.Errorf("%s:%d: got %q, a word for the driver of a vendor, want none", path, i+1, word)
 				}
 			}
 			return nil
@@ -41,11 +42,11 @@ func TestNoWordsOfVendors(t *testing.T) {
 		}
 	}
 	if files < 100 {
-		t.Errorf("only %d files were read", files)
+		t.Errorf("got %d files, want at least 100", files)
 	}
 	for _, line := range []string{"d := NVIDIA{}", `"CUDA_VISIBLE_DEVICES"`, "xid 79", "// MPS runs", `"/dev/kfd"`} {
 		if !vendorWords.MatchString(line) {
-			t.Errorf("%q has no word of a vendor", line)
+			t.Errorf("%q has no word of a vendor, want one", line)
 		}
 	}
 }

@@ -55,7 +55,7 @@ func (k *fakeKeeper) Unwant(p job.Peer) {
 // testWants are the wants of a daemon named self.
 func testWants(k *fakeKeeper) *wants { return newWants("self", k, slog.New(slog.DiscardHandler)) }
 
-func TestWantsOfSeveral(t *testing.T) {
+func TestSessionIsKeptWhileAnyPartWantsIt(t *testing.T) {
 	k := newFakeKeeper(10)
 	w := testWants(k)
 	sched, work := w.of(forScheduler), w.of(forWorker)
@@ -65,11 +65,11 @@ func TestWantsOfSeveral(t *testing.T) {
 	sched.Unwant("a")
 	sched.Unwant("a")
 	if !k.kept["a"] {
-		t.Fatal("given up although the worker wants it")
+		t.Fatal("the session was given up although the worker wants it")
 	}
 	work.Unwant("a")
 	if k.kept["a"] {
-		t.Fatal("kept although nobody wants it")
+		t.Fatal("the session is kept although nobody wants it")
 	}
 	work.Want("self")
 	work.Unwant("self")
@@ -80,7 +80,7 @@ func TestWantsOfSeveral(t *testing.T) {
 }
 
 // For any order of wants, the wanted sessions are kept, up to the keeper's maximum, and no others.
-func TestWantsProperty(t *testing.T) {
+func TestWantedSessionsAreKeptInAnyOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const most = 4
 		k := newFakeKeeper(most)
@@ -104,10 +104,10 @@ func TestWantsProperty(t *testing.T) {
 				}
 			}
 			if len(k.kept) != min(most, len(want)) {
-				t.Fatalf("%d kept of %d wanted, room for %d", len(k.kept), len(want), most)
+				t.Fatalf("got %d of %d wanted sessions, want all up to %d", len(k.kept), len(want), most)
 			}
 			if len(w.waiting) != len(want)-len(k.kept) || len(w.by) != len(want) {
-				t.Fatalf("%d wait, %d are noted, %d wanted", len(w.waiting), len(w.by), len(want))
+				t.Fatalf("got %d that wait and %d that are noted, of %d wanted, want all noted, and those without a session waiting", len(w.waiting), len(w.by), len(want))
 			}
 		}
 		if len(k.odd) > 0 {
@@ -122,6 +122,6 @@ func TestTooManyWantsAreLogged(t *testing.T) {
 	w.of(forWorker).Want("a")
 	w.of(forWorker).Want("b")
 	if !strings.Contains(text.String(), "level=WARN") || !strings.Contains(text.String(), "peer=b") {
-		t.Errorf("logged: %s", &text)
+		t.Errorf("log: got %s, want a warning about b", &text)
 	}
 }

@@ -44,7 +44,7 @@ func answer(status int) *http.Response {
 }
 
 // Only the listed headers go there, and an answer that a browser would run is made a file.
-func TestForwardsLittle(t *testing.T) {
+func TestOnlyListedHeadersAreForwarded(t *testing.T) {
 	for name, socket := range map[string]bool{"request": false, "WebSocket": true} {
 		t.Run(name, func(t *testing.T) {
 			var got *http.Request
@@ -63,7 +63,7 @@ func TestForwardsLittle(t *testing.T) {
 			w := httptest.NewRecorder()
 			proxy.ServeHTTP(w, r)
 			if got.URL.String() != "http://there/new/v1/jobs" || got.Host != "there" {
-				t.Errorf("sent to %s of %s", got.URL, got.Host)
+				t.Errorf("sent to %s of %s, want http://there/new/v1/jobs", got.URL, got.Host)
 			}
 			want := map[string]string{"Accept": "from a browser", "Muster-User": "ada"}
 			if socket {
@@ -71,28 +71,28 @@ func TestForwardsLittle(t *testing.T) {
 			}
 			for k := range got.Header {
 				if k != "User-Agent" && got.Header.Get(k) != want[k] {
-					t.Errorf("%s: %q", k, got.Header.Get(k))
+					t.Errorf("%s: got %q, want %q", k, got.Header.Get(k), want[k])
 				}
 			}
 			for k := range want {
 				if got.Header.Get(k) == "" {
-					t.Errorf("no %s", k)
+					t.Errorf("want the header %s", k)
 				}
 			}
 			if w.Header().Get("Set-Cookie") != "" || w.Header().Get("Content-Type") != "application/octet-stream" || w.Body.String() != "text" {
-				t.Errorf("answer %v %q", w.Header(), w.Body)
+				t.Errorf("answer: got %v %q, want a file without cookies", w.Header(), w.Body)
 			}
 		})
 	}
 }
 
-func TestFailures(t *testing.T) {
+func TestFailureIsReportedUnlessTheClientLeft(t *testing.T) {
 	late := errors.New("no answer in time")
 	waits := func(r *http.Request) (*http.Response, error) { <-r.Context().Done(); return nil, r.Context().Err() }
 	for name, c := range map[string]struct {
 		daemon daemon
 		cause  error
-		text   string // "": the connection is aborted
+		text   string // empty: the connection is aborted
 	}{
 		"refused":       {func(*http.Request) (*http.Response, error) { return answer(http.StatusFound), nil }, nil, "it answered 302"},
 		"no connection": {func(*http.Request) (*http.Response, error) { return nil, errors.New("no route") }, nil, "no route"},
@@ -108,7 +108,7 @@ func TestFailures(t *testing.T) {
 			w := httptest.NewRecorder()
 			defer func() {
 				if p := recover(); (p != nil) != (c.text == "") || w.Body.String() != c.text {
-					t.Errorf("panic %v, answer %q", p, w.Body)
+					t.Errorf("panic %v, got answer %q, want %q", p, w.Body, c.text)
 				}
 			}()
 			New(rulesTo(c.daemon)).ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "http://here/", nil))

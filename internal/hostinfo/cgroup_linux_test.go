@@ -28,7 +28,7 @@ func tree(t *testing.T, files map[string]string) string {
 	return root
 }
 
-func TestCgroup2(t *testing.T) {
+func TestLimitsAreReadFromCgroup2(t *testing.T) {
 	root := tree(t, map[string]string{
 		"cgroup.controllers":                "cpuset cpu memory",
 		"box/cpu.max":                       "150000 100000",
@@ -53,19 +53,19 @@ func TestCgroup2(t *testing.T) {
 	})
 	g := readV2(root, "/box/muster")
 	if g.version != 2 || g.quota != 1.5 || g.memory != 2<<30 || g.used != 1<<20 || !g.delegated || !slices.Equal(g.controllers, []string{"cpu", "memory", "pids"}) {
-		t.Errorf("a limit of the group around it: %+v", g)
+		t.Errorf("a limit of the parent group: got %+v, want 1.5 CPUs and 2 GiB", g)
 	}
 	if g := readV2(root, "/tight/in"); g.quota != 0.5 || g.memory != 1<<30 || g.used != 1<<30 || g.delegated {
-		t.Errorf("a limit of its own: %+v", g)
+		t.Errorf("an own limit: got %+v, want half a CPU and 1 GiB", g)
 	}
 	for _, path := range []string{"/", "/odd", "/not/here"} {
 		if g := readV2(root, path); g.quota != 0 || g.memory != 0 || g.version != 2 {
-			t.Errorf("%s: %+v", path, g)
+			t.Errorf("%s: got %+v, want no limits", path, g)
 		}
 	}
 }
 
-func TestCgroup1(t *testing.T) {
+func TestLimitsAreReadFromCgroup1(t *testing.T) {
 	files := map[string]string{
 		"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000",
 		"cpu/box/cpu.cfs_quota_us": "300000", "cpu/box/cpu.cfs_period_us": "100000",
@@ -81,14 +81,14 @@ func TestCgroup1(t *testing.T) {
 	}
 	root := tree(t, files)
 	if g := readV1(root, cgroup1.StaticPath("/box/in")); g.version != 1 || g.quota != 3 || g.memory != 1<<30 || g.used != 4096 {
-		t.Errorf("limits: %+v", g)
+		t.Errorf("limits: got %+v, want 3 CPUs and 1 GiB", g)
 	}
 	if g := readV1(root, cgroup1.StaticPath("/")); g.quota != 0 || g.memory < job.Size(1)<<62 {
-		t.Errorf("no limits: %+v", g)
+		t.Errorf("without limits: got %+v, want none", g)
 	}
 	failing := func(cgroup1.Name) (string, error) { return "", fmt.Errorf("no such controller") }
 	if g := readV1(root, failing); g.version != 1 || g.quota != 0 || g.memory != 0 || g.used != 0 {
-		t.Errorf("no controllers: %+v", g)
+		t.Errorf("without controllers: got %+v, want none", g)
 	}
 }
 
@@ -100,6 +100,6 @@ func TestIncarnationIsOfThisBoot(t *testing.T) {
 	var boot string
 	var namespace, start uint64
 	if n, err := fmt.Sscanf(text, "%36s/%d/%d", &boot, &namespace, &start); n != 3 || len(boot) != 36 || namespace == 0 {
-		t.Errorf("incarnation %q: %d parts, %v", text, n, err)
+		t.Errorf("incarnation %q: got %d parts, %v, want the boot, the namespace and the start", text, n, err)
 	}
 }

@@ -8,44 +8,44 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-func TestReadThisMachine(t *testing.T) {
+func TestReadReturnsPlausibleFacts(t *testing.T) {
 	f, err := Read(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("%+v", f)
 	if f.CPUs < 1 || f.CPUs > runtime.NumCPU() || f.HostCPUs < f.CPUs {
-		t.Errorf("%d of %d processors", f.CPUs, f.HostCPUs)
+		t.Errorf("got %d of %d processors, want some of them", f.CPUs, f.HostCPUs)
 	}
 	if f.Memory < 64<<20 || f.Memory > f.HostMem || f.FreeMem < 0 || f.FreeMem > f.Memory {
-		t.Errorf("%s of %s of memory, %s free", f.Memory, f.HostMem, f.FreeMem)
+		t.Errorf("got %s of %s of memory with %s free, want plausible sizes", f.Memory, f.HostMem, f.FreeMem)
 	}
 	if f.Disk <= 0 || f.DiskFree < 0 || f.DiskFree > f.Disk || f.FileSystem == "" {
-		t.Errorf("%s of %s of disk, %q", f.DiskFree, f.Disk, f.FileSystem)
+		t.Errorf("got %s of %s of disk, %q, want plausible sizes and a file system", f.DiskFree, f.Disk, f.FileSystem)
 	}
 	if f.OpenFiles == 0 || f.MaxOpenFiles < f.OpenFiles || f.Incarnation == "" {
-		t.Errorf("facts %+v", f)
+		t.Errorf("got facts %+v, want open files and an incarnation", f)
 	}
 	again, err := Incarnation(t.Context())
 	if err != nil || again != f.Incarnation {
-		t.Errorf("incarnation %q, then %q, %v", f.Incarnation, again, err)
+		t.Errorf("incarnation: got %[2]q, %[3]v, want %[1]q", f.Incarnation, again, err)
 	}
 	if free, err := DiskFree(t.Context(), t.TempDir()); err != nil || free < 0 || free > f.Disk {
-		t.Errorf("DiskFree: %s, %v", free, err)
+		t.Errorf("DiskFree: got %s, %v, want at most the disk", free, err)
 	}
 }
 
-func TestReadNeedsTheDirectory(t *testing.T) {
+func TestReadOfAMissingDirectoryFails(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing")
 	if f, err := Read(t.Context(), missing); err == nil {
-		t.Errorf("read %+v", f)
+		t.Errorf("got %+v from a missing directory, want an error", f)
 	}
 	if _, err := DiskFree(t.Context(), missing); err == nil {
-		t.Error("room on no disk")
+		t.Error("got free space of a missing directory, want an error")
 	}
 }
 
-func TestUsable(t *testing.T) {
+func TestUsableCPUsFollowTheQuota(t *testing.T) {
 	for _, c := range []struct {
 		set   int
 		quota float64
@@ -57,7 +57,7 @@ func TestUsable(t *testing.T) {
 	}
 }
 
-func TestLimited(t *testing.T) {
+func TestMemoryIsThatOfHostOrLimit(t *testing.T) {
 	const gib = job.Size(1) << 30
 	for name, c := range map[string]struct {
 		total, available job.Size
@@ -71,7 +71,7 @@ func TestLimited(t *testing.T) {
 		"over the limit":  {64 * gib, 50 * gib, group{memory: gib, used: 2 * gib}, gib, 0},
 	} {
 		if memory, free := limited(c.total, c.available, c.g); memory != c.memory || free != c.free {
-			t.Errorf("%s: %s, %s free; want %s, %s", name, memory, free, c.memory, c.free)
+			t.Errorf("%s: got %s, %s free; want %s, %s", name, memory, free, c.memory, c.free)
 		}
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestPortsBeside(t *testing.T) {
+func TestPortsAreOutsideTheEphemeralRange(t *testing.T) {
 	for text, want := range map[string][2]int{
 		"32768\t60999\n": {20000, 29999},
 		"":               {20000, 29999},
@@ -18,15 +18,15 @@ func TestPortsBeside(t *testing.T) {
 		"2000 65535":     {1024, 1999},
 	} {
 		if first, last := portsBeside(text); first != want[0] || last != want[1] {
-			t.Errorf("%q: %d to %d, want %v", text, first, last, want)
+			t.Errorf("%q: got %d to %d, want %v", text, first, last, want)
 		}
 	}
 	if first, last := Ports(); first < 1 || last < first || last > lastPort {
-		t.Errorf("%d to %d on this host", first, last)
+		t.Errorf("on this host: got %d to %d, want a range of ports", first, last)
 	}
 }
 
-func TestPortFree(t *testing.T) {
+func TestPortInUseIsNotFree(t *testing.T) {
 	for _, at := range []string{"127.0.0.1:0", ":0"} {
 		l, err := net.Listen("tcp", at)
 		if err != nil {
@@ -34,7 +34,7 @@ func TestPortFree(t *testing.T) {
 		}
 		port := l.Addr().(*net.TCPAddr).Port
 		if PortFree(port) {
-			t.Errorf("port %d is in use at %s", port, at)
+			t.Errorf("port %d is in use at %s and counts as free", port, at)
 		}
 		if err := l.Close(); err != nil || !PortFree(port) {
 			t.Errorf("port %d is not free again: %v", port, err)

@@ -16,7 +16,7 @@ type letterOf struct{ from, n int }
 
 func box(l Limits) *Inbox[int, letterOf] { return New[int, letterOf](l, func() {}) }
 
-// A member without a backlog goes before those with one, whoever came first.
+// A member without a backlog goes before those with one, whoever sent first.
 func TestSparseMembersGoFirst(t *testing.T) {
 	b := box(small)
 	for n := range 8 {
@@ -26,7 +26,7 @@ func TestSparseMembersGoFirst(t *testing.T) {
 	b.Put(2, letterOf{2, 0}, 10)
 	got, more := b.Take(nil)
 	if got[0] != (letterOf{2, 0}) || !more {
-		t.Errorf("got %v, more %t", got, more)
+		t.Errorf("got %v, more %t, want that of member 2 first, true", got, more)
 	}
 }
 
@@ -47,12 +47,12 @@ func TestSharesAreByWeight(t *testing.T) {
 		}
 	}
 	if d := weights[1] - weights[2]; d < -60 || d > 60 {
-		t.Errorf("taken by weight: %v", weights)
+		t.Errorf("got weights %v, want a difference of at most 60", weights)
 	}
 }
 
-// A member whose queue is full waits, and nobody else does.
-func TestOnlyTheSenderWaits(t *testing.T) {
+// A member whose queue is full waits, and no other does.
+func TestOnlyTheMemberWithAFullQueueWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := box(small)
 		sent := 0
@@ -63,11 +63,11 @@ func TestOnlyTheSenderWaits(t *testing.T) {
 		}()
 		synctest.Wait()
 		if sent != 8 {
-			t.Fatalf("%d messages wait", sent)
+			t.Fatalf("got %d messages that wait, want 8", sent)
 		}
 		for from := 2; from < 22; from++ {
 			if !b.Put(from, letterOf{from, 0}, 10) || !b.Offer(from, letterOf{from, 1}, 10, 2) {
-				t.Fatal("refused")
+				t.Fatal("a message of another member was refused")
 			}
 		}
 		var of1 []int
@@ -81,15 +81,15 @@ func TestOnlyTheSenderWaits(t *testing.T) {
 			synctest.Wait()
 		}
 		if len(of1) < 16 || !slices.IsSorted(of1) {
-			t.Errorf("of the fast member: %v", of1)
+			t.Errorf("got %v of the fast member, want at least 16 in order", of1)
 		}
 		b.Close()
 		synctest.Wait()
 	})
 }
 
-// All mail together is bounded. Small messages of members without mail have room all the same.
-func TestMailOfAllIsBounded(t *testing.T) {
+// The messages of all members are bounded. Small messages of members without any are still accepted.
+func TestMessagesOfAllMembersAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := box(small)
 		defer b.Close()
@@ -98,14 +98,14 @@ func TestMailOfAllIsBounded(t *testing.T) {
 		}
 		synctest.Wait()
 		if b.weight != 270 {
-			t.Errorf("mail of weight %d waits", b.weight)
+			t.Errorf("got messages of weight %d, want 270", b.weight)
 		}
 		if !b.Put(100, letterOf{100, 0}, 10) {
-			t.Error("refused")
+			t.Error("a small message of another member was refused")
 		}
 		time.Sleep(time.Second)
 		if got, _ := b.Take(nil); !slices.Contains(got, letterOf{100, 0}) && b.queues[100] == nil {
-			t.Errorf("lost: %v", got)
+			t.Errorf("got %v, want the small message too", got)
 		}
 		for got, seen := []letterOf(nil), 0; seen < 48; seen += len(got) {
 			got, _ = b.Take(nil)
@@ -114,8 +114,8 @@ func TestMailOfAllIsBounded(t *testing.T) {
 	})
 }
 
-// Members that fill the room for all leave some to each other member, also to one that has mail waiting.
-func TestFullQueuesLeaveRoom(t *testing.T) {
+// Members that fill the space for all leave some to each other member, also to one that has messages waiting.
+func TestFullQueuesLeaveSpaceForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := box(small)
 		defer b.Close()
@@ -134,16 +134,16 @@ func TestFullQueuesLeaveRoom(t *testing.T) {
 		}()
 		synctest.Wait()
 		if sent != small.Small/3 {
-			t.Errorf("the queues of others leave room for %d messages", sent)
+			t.Errorf("got space for %d messages of another member, want %d", sent, small.Small/3)
 		}
 		if b.weight > small.All+51*small.Small {
-			t.Errorf("mail of weight %d waits", b.weight)
+			t.Errorf("got messages of weight %d, want at most %v", b.weight, small.All+51*small.Small)
 		}
 	})
 }
 
-// Nothing is lost, mail of one member stays in order, and memory of members without mail is given back.
-func TestOrderAndCompleteness(t *testing.T) {
+// Nothing is lost, the messages of one member stay in order, and the memory of members without messages is freed.
+func TestMessagesArriveCompleteAndInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := box(small)
 		sent, got := map[int]int{}, map[int]int{}
@@ -151,7 +151,7 @@ func TestOrderAndCompleteness(t *testing.T) {
 			mail, more := b.Take(nil)
 			for _, m := range mail {
 				if m.n != got[m.from] {
-					t.Fatalf("of %d came %d, want %d", m.from, m.n, got[m.from])
+					t.Fatalf("of member %d: got %d, want %d", m.from, m.n, got[m.from])
 				}
 				got[m.from]++
 			}
@@ -169,13 +169,13 @@ func TestOrderAndCompleteness(t *testing.T) {
 		}
 		for take() {
 		}
-		take() // forgets those without mail
+		take() // frees members without messages
 		take()
 		if fmt.Sprint(sent) != fmt.Sprint(got) {
-			t.Fatalf("sent %v, got %v", sent, got)
+			t.Fatalf("got %[2]v, want %[1]v", sent, got)
 		}
 		if len(b.queues)+len(b.fresh)+len(b.backlog)+b.weight != 0 {
-			t.Fatalf("left: %d queues, %d fresh, %d with a backlog, weight %d", len(b.queues), len(b.fresh), len(b.backlog), b.weight)
+			t.Fatalf("got %d queues, %d fresh, %d with a backlog, weight %d, want 0", len(b.queues), len(b.fresh), len(b.backlog), b.weight)
 		}
 	})
 }

@@ -46,8 +46,8 @@ func answers(path string) bool {
 	return n == 1 && err == nil
 }
 
-// A socket that is removed, again and again, is there again. When the listener is closed, its file goes.
-func TestRemovedSocket(t *testing.T) {
+// A socket that is removed repeatedly is created again. When the listener is closed, its file is removed.
+func TestRemovedSocketIsCreatedAgain(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "s")
 	l := listenAt(t, path)
@@ -61,7 +61,7 @@ func TestRemovedSocket(t *testing.T) {
 		}
 		for end := time.Now().Add(20 * time.Second); !answers(path); time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(end) {
-				t.Fatal("the socket is not there again")
+				t.Fatal("the socket was not created again")
 			}
 		}
 	}
@@ -72,12 +72,12 @@ func TestRemovedSocket(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the file is left: %v", err)
+		t.Errorf("the file was not removed: got %v, want os.ErrNotExist", err)
 	}
 }
 
-// A file of somebody else at the path stays.
-func TestForeignFile(t *testing.T) {
+// Another program's file at the path stays.
+func TestForeignFileIsNotReplaced(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "s")
 	l := listenAt(t, path)
@@ -89,9 +89,9 @@ func TestForeignFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := l.again(); err == nil {
-		t.Error("a socket in place of a file")
+		t.Error("a file was replaced by a socket")
 	}
 	if b, err := os.ReadFile(path); string(b) != "mine" {
-		t.Errorf("%q, %v", b, err)
+		t.Errorf("got %q, %v, want mine", b, err)
 	}
 }

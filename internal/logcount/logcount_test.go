@@ -34,16 +34,16 @@ func TestLinesOfOneCauseAreCounted(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		time.Sleep(tellAfter)
-		synctest.Wait() // the count is written at the end of this very moment
+		synctest.Wait() // the count is written at the end of this moment
 		if n := len(text.String()); n > 1<<20 {
-			t.Errorf("%d bytes in an hour", n)
+			t.Errorf("got %d bytes in an hour, want at most 1 MiB", n)
 		}
 		mine := len(text.Lines("session cut", "peer=mallory"))
 		if n := len(text.Lines("session cut", "peer=honest")); n != seconds/600 {
-			t.Errorf("%d lines about another member", n)
+			t.Errorf("got %d lines about another member, want %d", n, seconds/600)
 		}
 		if n := len(text.Lines("worker found")); n != seconds/600 {
-			t.Errorf("%d other lines", n)
+			t.Errorf("got %d other lines, want %d", n, seconds/600)
 		}
 		counted := 0
 		for _, l := range text.Lines("log lines left out", "level=WARN", "last_about=mallory", "logcount.TestLines") {
@@ -54,13 +54,13 @@ func TestLinesOfOneCauseAreCounted(t *testing.T) {
 			counted += n
 		}
 		if mine+counted != each*seconds {
-			t.Errorf("%d lines written and %d counted, of %d", mine, counted, each*seconds)
+			t.Errorf("got %d lines written and %d counted, want %d in all", mine, counted, each*seconds)
 		}
 	})
 }
 
-// Causes that are made up do not make the log grow either, nor the memory.
-func TestMadeUpCausesAreBounded(t *testing.T) {
+// Invented causes do not make the log or the memory grow.
+func TestInventedCausesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, text := logger(slog.LevelInfo)
 		for n := range 100_000 {
@@ -68,12 +68,12 @@ func TestMadeUpCausesAreBounded(t *testing.T) {
 			time.Sleep(36 * time.Millisecond) // an hour in all
 		}
 		if n := len(text.String()); n > 1<<20 {
-			t.Errorf("%d bytes in an hour", n)
+			t.Errorf("got %d bytes in an hour, want at most 1 MiB", n)
 		}
 		for _, p := range log.Handler().(*Handler).counts.places {
 			for _, k := range p {
 				if len(k.causes) > maxCauses {
-					t.Errorf("%d causes are remembered", len(k.causes))
+					t.Errorf("got %d remembered causes, want at most %v", len(k.causes), maxCauses)
 				}
 			}
 		}
@@ -81,12 +81,12 @@ func TestMadeUpCausesAreBounded(t *testing.T) {
 	})
 }
 
-// A flood of one message hides no other message that is written in the same place, as the lines of a core are.
-func TestMessagesOfOnePlaceAreToldApart(t *testing.T) {
+// A flood of one message hides no other message that is written at the same place, as the lines of a core are.
+func TestFloodHidesNoOtherMessageOfItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, text := logger(slog.LevelInfo)
 		const flood = 10 * kindBurst
-		var lines [][2]string // messages, and who they are about
+		var lines [][2]string // messages and their subjects
 		for n := range flood {
 			lines = append(lines, [2]string{"offer declined", fmt.Sprint("user-", n)}, [2]string{"offer ignored", "mallory"})
 		}
@@ -96,21 +96,21 @@ func TestMessagesOfOnePlaceAreToldApart(t *testing.T) {
 		}
 		for _, msg := range []string{"quarantined", "journal lost"} {
 			if n := len(text.Lines(msg)); n != 1 {
-				t.Errorf("%d lines %q after a flood of others", n, msg)
+				t.Errorf("got %d lines %q after a flood of others, want 1", n, msg)
 			}
 		}
 		time.Sleep(tellAfter)
-		synctest.Wait() // the count is written at the end of this very moment
+		synctest.Wait() // the count is written at the end of this moment
 		for msg, written := range map[string]int{"offer declined": kindBurst, "offer ignored": causeBurst} {
 			if n := len(text.Lines("log lines left out", fmt.Sprintf("lines=%q count=%d ", msg, flood-written))); n != 1 {
-				t.Errorf("%d counts of %q", n, msg)
+				t.Errorf("got %d counts of %q, want 1", n, msg)
 			}
 		}
 	})
 }
 
-// Messages that are made up do not make the log grow either, nor the memory, and those that were known before are written.
-func TestMadeUpMessagesAreBounded(t *testing.T) {
+// Invented messages do not make the log or the memory grow, and known messages are written.
+func TestInventedMessagesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, text := logger(slog.LevelInfo)
 		for n := range 100_000 {
@@ -121,22 +121,22 @@ func TestMadeUpMessagesAreBounded(t *testing.T) {
 			log.Warn(msg) //nolint:sloglint // made up
 		}
 		if n := len(text.Lines("msg=known")); n != 2 {
-			t.Errorf("%d lines with a message that was known", n)
+			t.Errorf("got %d lines with a known message, want 2", n)
 		}
 		if n := len(text.Lines("msg=")); n > 2+maxMessages+kindBurst {
-			t.Errorf("%d lines", n)
+			t.Errorf("got %d lines, want at most %v", n, 2+maxMessages+kindBurst)
 		}
 		for _, p := range log.Handler().(*Handler).counts.places {
 			if len(p) > maxMessages+1 {
-				t.Errorf("%d messages are remembered", len(p))
+				t.Errorf("got %d remembered messages, want at most %v", len(p), maxMessages+1)
 			}
 		}
 		time.Sleep(tellAfter) // the timer ends
 	})
 }
 
-// At the end of the program what was counted is written at once, and only once.
-func TestFlushTellsWhatWasLeftOut(t *testing.T) {
+// When the program ends the counts are written at once, and only once.
+func TestFlushWritesTheCountsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, text := logger(slog.LevelInfo)
 		for range 3 * causeBurst {
@@ -145,23 +145,23 @@ func TestFlushTellsWhatWasLeftOut(t *testing.T) {
 		log.With("more", 1).Handler().(*Handler).Flush()
 		log.Handler().(*Handler).Flush()
 		if n := len(text.Lines("log lines left out", fmt.Sprintf("count=%d ", 2*causeBurst))); n != 1 {
-			t.Errorf("%d counts after the flush", n)
+			t.Errorf("got %d counts after the flush, want 1", n)
 		}
 		time.Sleep(2 * tellAfter)
 		if n := len(text.Lines("log lines left out")); n != 1 {
-			t.Errorf("%d counts a while later", n)
+			t.Errorf("got %d counts a while later, want 1", n)
 		}
 	})
 }
 
 // Lines for debugging are all written.
-func TestLinesForDebugging(t *testing.T) {
+func TestLinesForDebuggingAreAllWritten(t *testing.T) {
 	log, text := logger(slog.LevelDebug)
 	for range 10 * kindBurst {
 		log.Debug("frame", "peer", "p")
 	}
 	if n := len(text.Lines("frame")); n != 10*kindBurst {
-		t.Errorf("%d lines", n)
+		t.Errorf("got %d lines, want %v", n, 10*kindBurst)
 	}
 }
 

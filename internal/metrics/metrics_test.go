@@ -17,7 +17,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// full is a sample of which everything is known: a host with some GPUs and tasks.
+// full is a sample in which every value is known: a host with some GPUs and tasks.
 func full(gpus, tasks int) *Sample {
 	s := &Sample{
 		Node:    &Node{ID: "12D3", Name: "amy", Version: "1", Arch: "amd64", OS: "linux", Ready: true, CPUs: 64, Memory: 1 << 40, Disk: 1 << 40, DiskFree: 1 << 39, Running: tasks},
@@ -80,8 +80,8 @@ func series(t testing.TB, families []*dto.MetricFamily) (lines []string) {
 	return lines
 }
 
-// Names, units and help are as Prometheus asks for.
-func TestLint(t *testing.T) {
+// Names, units and help follow the rules of Prometheus.
+func TestMetricsFollowPrometheusRules(t *testing.T) {
 	problems, err := promlint.NewWithMetricFamilies(gather(t, full(2, 2))).Lint()
 	if err != nil {
 		t.Fatal(err)
@@ -93,8 +93,8 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// What is not known has no series, and no 0.
-func TestUnknownHasNoSeries(t *testing.T) {
+// Unknown values have no series, and no 0.
+func TestUnknownValuesHaveNoSeries(t *testing.T) {
 	lines := series(t, gather(t, &Sample{GPUs: []GPU{
 		{Device: gpu.Device{UUID: "u"}, Status: &gpu.Status{UUID: "u", Health: gpu.Unknown, Utilization: -1}},
 		{Device: gpu.Device{UUID: "v", Memory: 1}, Status: nil},
@@ -105,13 +105,13 @@ func TestUnknownHasNoSeries(t *testing.T) {
 	for _, line := range lines {
 		for _, bad := range []string{"muster_node_ready", "_node_memory", "muster_jobs", "muster_offers", "_credential_", "utilization", "temperature", "watts", "memory_used", "memory_errors", "start_time_seconds{", "cpu_seconds_total{", `memory_bytes{uuid="u"}`, `healthy{uuid="u"}`, `healthy{uuid="v"}`} {
 			if strings.Contains(line, bad) && strings.HasPrefix(line, "muster_") {
-				t.Errorf("%s is not known, and has a series", line)
+				t.Errorf("got a series for an unknown value: %s", line)
 			}
 		}
 	}
 	for _, want := range []string{`muster_gpu_healthy{uuid="w"}`, `muster_gpu_memory_bytes{uuid="v"}`, "muster_node_cpus_used"} {
 		if !slices.Contains(lines, want) {
-			t.Errorf("%s is known, and has no series", want)
+			t.Errorf("got no series for a known value, want %s", want)
 		}
 	}
 }
@@ -121,25 +121,25 @@ func TestSeriesAreBounded(t *testing.T) {
 	lines := series(t, gather(t, full(8, 100)))
 	t.Logf("%d series with 100 tasks and 8 GPUs", len(lines))
 	if len(lines) > 3000 {
-		t.Errorf("%d series with 100 tasks, want 3000 at most", len(lines))
+		t.Errorf("got %d series with 100 tasks, want at most 3000", len(lines))
 	}
 	for _, line := range lines {
 		named := strings.HasPrefix(line, "muster_task_") || strings.HasPrefix(line, "muster_gpu_task_info")
 		if !named && strings.Contains(line, "job") && !strings.HasPrefix(line, "muster_jobs{") {
-			t.Errorf("%s names a job", line)
+			t.Errorf("%s names a job, want none", line)
 		}
 	}
 	if ten := series(t, gather(t, full(8, 1000))); len(ten)-len(lines) > 900*10 {
-		t.Errorf("%d series with 1000 tasks", len(ten))
+		t.Errorf("got %d series with 1000 tasks, want at most 10 more for each", len(ten))
 	}
 }
 
-// A name that is no UTF-8 does not cost a scrape.
-func TestNoUTF8(t *testing.T) {
+// A name that is not UTF-8 does not make a scrape fail.
+func TestNameWithoutUTF8DoesNotFailTheScrape(t *testing.T) {
 	s := full(1, 1)
 	s.Tasks[0].User = "b\xffb"
 	if lines := series(t, gather(t, s)); !slices.Contains(lines, `muster_task_cpus{job="job0",task="0",user="b`+"\uFFFD"+`b"}`) {
-		t.Errorf("%q", lines)
+		t.Errorf("got %q, want the name with U+FFFD", lines)
 	}
 }
 
@@ -151,7 +151,7 @@ func BenchmarkScrape(b *testing.B) {
 }
 
 // The series of a task share their labels, which are made once.
-func TestLabelsAreShared(t *testing.T) {
+func TestSeriesOfATaskShareTheirLabels(t *testing.T) {
 	collected := func(tasks int) float64 {
 		s := full(8, tasks)
 		ch := make(chan prometheus.Metric, 10_000)
@@ -163,7 +163,7 @@ func TestLabelsAreShared(t *testing.T) {
 		})
 	}
 	if per := (collected(200) - collected(100)) / 100; per > 50 { // a task has 10 series
-		t.Errorf("%.1f allocations for a task", per)
+		t.Errorf("got %.1f allocations for a task, want at most 50", per)
 	} else {
 		t.Logf("%.1f allocations for a task", per)
 	}

@@ -1,6 +1,6 @@
 package metrics
 
-// What is shipped beside the program: the dashboard and the rules refer to series and labels that there are.
+// The shipped dashboard and rules use only series and labels that exist.
 
 import (
 	"encoding/json"
@@ -16,12 +16,12 @@ import (
 var (
 	quoted = regexp.MustCompile(`"[^"]*"`)
 	word   = regexp.MustCompile(`[a-zA-Z_:][a-zA-Z0-9_:]*`)
-	// words of PromQL and of the dashboard that are no series.
+	// words of PromQL and of the dashboard that are no series
 	words = strings.Fields(`sum avg count by on and or group_left group_right rate increase histogram_quantile time absent vector label_replace label_values
 		__rate_interval node gpu m h s d`)
 )
 
-// parts are the names of series, and of labels, in an expression.
+// parts returns the names of series, and of labels, in an expression.
 func parts(expr string) (names, labels []string) {
 	expr = quoted.ReplaceAllString(expr, `""`)
 	expr = regexp.MustCompile(`\[[^\]]*\]`).ReplaceAllString(expr, "")
@@ -44,7 +44,7 @@ func parts(expr string) (names, labels []string) {
 	return names, labels
 }
 
-// expressions returns all that the shipped files ask Prometheus for, and the names that the rules record.
+// expressions returns all expressions of the shipped files, and the names that the rules record.
 func expressions(t *testing.T) (all map[string]string, recorded []string) {
 	t.Helper()
 	all = map[string]string{}
@@ -74,7 +74,7 @@ func expressions(t *testing.T) (all map[string]string, recorded []string) {
 	}
 	for _, p := range board.Panels {
 		if p.Type != "row" && len(p.Targets) == 0 {
-			t.Errorf("panel %q asks for nothing", p.Title)
+			t.Errorf("panel %q has no expression, want one", p.Title)
 		}
 		for _, x := range p.Targets {
 			all["panel "+p.Title+" "+x.Expr] = x.Expr
@@ -88,10 +88,10 @@ func expressions(t *testing.T) (all map[string]string, recorded []string) {
 	return all, recorded
 }
 
-func TestShippedExpressions(t *testing.T) {
+func TestShippedExpressionsUseExistingSeries(t *testing.T) {
 	all, recorded := expressions(t)
 	if len(all) < 40 {
-		t.Fatalf("only %d expressions were found", len(all))
+		t.Fatalf("got %d expressions, want at least 40", len(all))
 	}
 	names, labels := append([]string{"up"}, recorded...), strings.Fields("instance node_id job Hostname modelName UUID le")
 	for _, line := range series(t, gather(t, full(1, 1))) {
@@ -105,7 +105,7 @@ func TestShippedExpressions(t *testing.T) {
 	for where, expr := range all {
 		used, by := parts(expr)
 		if len(used) == 0 {
-			t.Errorf("%s: no series in %s", where, expr)
+			t.Errorf("%s: got no series in %s, want one", where, expr)
 		}
 		for _, name := range used {
 			if !slices.Contains(names, name) {
@@ -119,6 +119,6 @@ func TestShippedExpressions(t *testing.T) {
 		}
 	}
 	if used, by := parts(`sum by (nothing) (rate(muster_nothing{bad="x"}[5m])) > 0`); !slices.Equal(used, []string{"muster_nothing"}) || !slices.Equal(by, []string{"nothing", "bad"}) {
-		t.Errorf("the parts of an expression are %q and %q", used, by)
+		t.Errorf("got the parts %q and %q, want muster_nothing, and nothing and bad", used, by)
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/musterhq/muster/internal/testkit/exetest"
 )
 
-// testDirectory makes a directory from files and from a shell script in place of getent, which writes each question to the
-// file that is returned.
+// testDirectory makes a directory from files and from a shell script in place of getent, which writes each of its
+// arguments to a file. It returns a function that reads this file.
 func testDirectory(t *testing.T, files map[string]string, getent string) (d *directory, asked func() string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -45,27 +45,27 @@ const (
 	group  = "root:x:0:\nada:x:1000:\nwheel:x:10:root,ada\nbad:x:-3:ada\nadas:x:11:adam\ngpu:x:12:ada\n"
 )
 
-// Users and groups of the files are known without a question.
-func TestFiles(t *testing.T) {
+// Users and groups of the files are found without a call of getent.
+func TestUsersOfFilesNeedNoService(t *testing.T) {
 	t.Parallel()
 	for _, switches := range []string{"", "hosts: dns\n", "passwd: files\ngroup: files [SUCCESS=return NOTFOUND=continue]\n"} {
 		d, asked := testDirectory(t, map[string]string{"passwd": passwd, "group": group, "nsswitch.conf": switches}, "echo eve:x:2001:2001::/:/bin/sh\n")
 		all, err := d.inFile()
 		if err != nil || len(all) != 3 || all[0].Name != "root" || all[1] != (User{Name: "daemon", UID: 1, GID: 1, Home: "/"}) {
-			t.Errorf("%v, %v", all, err)
+			t.Errorf("got %v, %v, want 3 users with their fields", all, err)
 		}
 		ada, err := d.Lookup("ada")
 		if want := (User{Name: "ada", UID: 1000, GID: 1000, Home: "/home/ada"}); err != nil || ada != want {
-			t.Errorf("ada is %+v, %v", ada, err)
+			t.Errorf("ada: got %+v, %v, want %+v", ada, err, want)
 		}
 		if groups, err := d.Groups(ada); err != nil || !slices.Equal(groups, []uint32{1000, 10, 12}) {
-			t.Errorf("groups of ada: %v, %v", groups, err)
+			t.Errorf("groups of ada: got %v, %v, want 1000, 10 and 12", groups, err)
 		}
 		if _, err := d.Lookup("eve"); !unknown(err) {
-			t.Errorf("eve: %v", err)
+			t.Errorf("eve: got %v, want an unknown user", err)
 		}
 		if a := asked(); a != "" {
-			t.Errorf("with %q getent was asked: %s", switches, a)
+			t.Errorf("with %q getent was called: got %s, want an empty text", switches, a)
 		}
 	}
 }
@@ -76,7 +76,7 @@ func unknown(err error) bool {
 }
 
 // A user of a directory service has an account, the groups of the service and those of the file.
-func TestUserOfAService(t *testing.T) {
+func TestUserOfAServiceHasItsGroups(t *testing.T) {
 	t.Parallel()
 	d, asked := testDirectory(t, map[string]string{
 		"passwd": passwd, "group": group + "render:x:13:eve\n", "nsswitch.conf": "# here\npasswd:  files sss # and there\ngroup:\tfiles\tsss\n",
@@ -87,37 +87,37 @@ func TestUserOfAService(t *testing.T) {
 *) exit 2 ;;
 esac
 `)
-	for range 3 { // asked once
+	for range 3 { // asked for once
 		eve, err := d.Lookup("eve")
 		if want := (User{Name: "eve", UID: 200001, GID: 200001, Home: "/home/eve"}); err != nil || eve != want {
-			t.Fatalf("eve is %+v, %v", eve, err)
+			t.Fatalf("eve: got %+v, %v, want %+v", eve, err, want)
 		}
 		if groups, err := d.Groups(eve); err != nil || !slices.Equal(groups, []uint32{200001, 13, 200007}) {
-			t.Errorf("groups of eve: %v, %v", groups, err)
+			t.Errorf("groups of eve: got %v, %v, want 200001, 13 and 200007", groups, err)
 		}
 		ada, err := d.Lookup("ada")
 		if err != nil {
 			t.Fatal(err)
 		}
 		if groups, err := d.Groups(ada); err != nil || !slices.Equal(groups, []uint32{1000, 10, 12, 200007}) {
-			t.Errorf("groups of ada: %v, %v", groups, err)
+			t.Errorf("groups of ada: got %v, %v, want 1000, 10, 12 and 200007", groups, err)
 		}
 	}
 	if want := "passwd eve\ninitgroups eve\ninitgroups ada\n"; asked() != want {
-		t.Errorf("getent was asked:\n%swant\n%s", asked(), want)
+		t.Errorf("calls of getent: got\n%swant\n%s", asked(), want)
 	}
 	for _, name := range []string{"bob", "", "-s", "a:b", "a\nb", "2001"} {
 		if _, err := d.Lookup(name); !unknown(err) {
-			t.Errorf("%q: %v", name, err)
+			t.Errorf("%q: got %v, want an unknown user", name, err)
 		}
 	}
 	if strings.Contains(asked(), "-s") || strings.Contains(asked(), "a:b") {
-		t.Errorf("getent was asked for what is no name:\n%s", asked())
+		t.Errorf("getent was called with an invalid name:\n%s\nwant a text without %q and a text without %q", asked(), "-s", "a:b")
 	}
 }
 
-// What a service answers is checked, and what it does not answer is not a no.
-func TestAnswersOfAService(t *testing.T) {
+// Answers of a service are checked, and a missing answer does not mean that there is no such user.
+func TestAnswersOfAServiceAreChecked(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, getent, passwd string
@@ -150,26 +150,27 @@ func TestAnswersOfAService(t *testing.T) {
 			u, err := d.Lookup("eve")
 			switch {
 			case c.want == "" && (err != nil || u.Name != "eve" || u.Home != "" && u.Home != "/"):
-				t.Errorf("%+v, %v", u, err)
+				t.Errorf("got %+v, %v, want eve", u, err)
 			case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || unknown(err) != c.absent):
-				t.Errorf("%+v, %v, want %q", u, err, c.want)
+				t.Errorf("got %+v, %v, want %q", u, err, c.want)
 			}
 			if took := time.Since(began); took > 30*time.Second {
-				t.Errorf("it took %s", took)
+				t.Errorf("it took %s, want at most 30 s", took)
 			}
 		})
 	}
 }
 
-// The name of a uid is that of the files, or of a service that answers in time. No service can name a user of the files.
-func TestNameOfAUID(t *testing.T) {
+// The name of a uid is that of the files, or of a service that answers in time. No service can name a user of the
+// files.
+func TestNameOfAUIDPrefersTheFiles(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, getent, passwd string
 		uid                  uint32
 		is                   string
 		absent               bool
-		want                 string // in the error
+		want                 string // a part of the error
 	}{
 		{"in the file", "exit 2", "files sss", 1000, "ada", false, ""},
 		{"of a service", "[ $2 = 2001 ] && echo eve:x:2001:2001::/:/bin/sh", "files sss", 2001, "eve", false, ""},
@@ -189,14 +190,14 @@ func TestNameOfAUID(t *testing.T) {
 			name, err := d.Name(c.uid)
 			_, absent := errors.AsType[user.UnknownUserIdError](err)
 			if name != c.is || absent != c.absent || (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
-				t.Errorf("%q, %v; want %q, %q", name, err, c.is, c.want)
+				t.Errorf("got %q, %v; want %q, %q", name, err, c.is, c.want)
 			}
 		})
 	}
 }
 
-// Without getent, and without its groups, there is nobody to ask.
-func TestServicesThatFail(t *testing.T) {
+// Without getent, or without its groups, only the files count.
+func TestFailedServicesLeaveTheFiles(t *testing.T) {
 	t.Parallel()
 	d, asked := testDirectory(t, map[string]string{"passwd": passwd, "group": group, "nsswitch.conf": "passwd: files sss\ninitgroups: sss\ngroup: files\n"}, "echo sssd is down >&2; exit 1\n")
 	ada, err := d.Lookup("ada")
@@ -205,22 +206,22 @@ func TestServicesThatFail(t *testing.T) {
 	}
 	for range 3 {
 		if groups, err := d.Groups(ada); err != nil || !slices.Equal(groups, []uint32{1000, 10, 12}) {
-			t.Errorf("groups of ada: %v, %v", groups, err)
+			t.Errorf("groups of ada: got %v, %v, want 1000, 10 and 12", groups, err)
 		}
 		if groups, err := d.Groups(User{Name: "eve", UID: 2001, GID: 2001}); err == nil || unknown(err) {
-			t.Errorf("groups of eve: %v, %v", groups, err)
+			t.Errorf("groups of eve: got %v, %v, want an error other than an unknown user", groups, err)
 		}
 	}
 	if n := strings.Count(asked(), "\n"); n != 2 {
-		t.Errorf("a service that is down was asked %d times", n)
+		t.Errorf("a service that is down: got %d calls, want 2", n)
 	}
 	d.getent = filepath.Join(t.TempDir(), "getent")
 	if _, err := d.Lookup("bob"); !unknown(err) {
-		t.Errorf("without getent: %v", err)
+		t.Errorf("without getent: got %v, want an unknown user", err)
 	}
 }
 
-// However many names are asked for, a bounded number of answers is kept.
+// However many names are asked for, the number of stored answers is bounded.
 func TestAnswersAreBounded(t *testing.T) {
 	t.Parallel()
 	a := answers{of: map[string]answer{}}
@@ -228,7 +229,7 @@ func TestAnswersAreBounded(t *testing.T) {
 	for i := range 3 * maxAnswers {
 		a.put(fmt.Sprint(i), answer{line: "x", until: now.Add(goodFor)})
 		if len(a.of) > maxAnswers {
-			t.Fatalf("%d answers", len(a.of))
+			t.Fatalf("got %d answers, want at most %v", len(a.of), maxAnswers)
 		}
 	}
 	last := fmt.Sprint(3*maxAnswers - 1)
@@ -236,7 +237,7 @@ func TestAnswersAreBounded(t *testing.T) {
 		t.Error("the newest answer is gone")
 	}
 	if _, ok := a.get(last, now.Add(goodFor)); ok {
-		t.Error("an answer counts for ever")
+		t.Error("an answer never expires")
 	}
 }
 
@@ -245,11 +246,11 @@ func FuzzAnswers(f *testing.F) {
 	f.Add("eve                    10 20")
 	f.Fuzz(func(t *testing.T, line string) {
 		if u, ok := parseUser(line); ok && (u.Name == "" || u.UID == noID || u.GID == noID || strings.Contains(u.Name, ":")) {
-			t.Errorf("%q is %+v", line, u)
+			t.Errorf("%q was accepted as %+v", line, u)
 		}
 		groups, err := parseGroups(line, "eve")
 		if err == nil && (len(groups) > maxGroups || slices.Contains(groups, noID) || !strings.HasPrefix(strings.TrimSpace(line), "eve")) {
-			t.Errorf("%q has the groups %v", line, groups)
+			t.Errorf("%q was accepted with the groups %v", line, groups)
 		}
 	})
 }
@@ -278,11 +279,11 @@ func BenchmarkLookup(b *testing.B) {
 	}
 }
 
-// A message names a user by name, or by uid if nobody has it.
-func TestForPeople(t *testing.T) {
+// A message names a user by name, or by uid if there is no name.
+func TestMessagesNameUsersByNameOrUID(t *testing.T) {
 	for uid, want := range map[int]string{0: "root", 1<<31 - 7: "2147483641"} {
 		if got := ForPeople(uid); got != want {
-			t.Errorf("uid %d: %q, want %q", uid, got, want)
+			t.Errorf("uid %d: got %q, want %q", uid, got, want)
 		}
 	}
 }

@@ -31,13 +31,13 @@ func TestCompactionsKeepUp(t *testing.T) {
 		synctest.Wait()
 		m := s.db.Metrics()
 		if m.Compact.Count == 0 || m.Compact.NumInProgress != 0 {
-			t.Errorf("%d compactions, %d run", m.Compact.Count, m.Compact.NumInProgress)
+			t.Errorf("got %d compactions of which %d run, want some, of which none runs", m.Compact.Count, m.Compact.NumInProgress)
 		}
 		if l0 := m.Levels[0].Sublevels; l0 > 4 {
-			t.Errorf("%d layers wait for a compaction that never starts", l0)
+			t.Errorf("got %d layers that wait for a compaction, want at most 4", l0)
 		}
 		if size := m.DiskSpaceUsage(); size > 64<<20 {
-			t.Errorf("20 MiB of rows take %d MiB", size>>20)
+			t.Errorf("20 MiB of rows take %d MiB, want at most 64", size>>20)
 		}
 	})
 }
@@ -69,36 +69,36 @@ func TestOneCompactionAtATime(t *testing.T) {
 	c := newOneCompaction()
 	c.Register(2, db)
 	if ok, _ := c.TrySchedule(); !ok {
-		t.Fatal("the first was refused")
+		t.Fatal("the first compaction was refused")
 	}
 	if ok, _ := c.TrySchedule(); ok {
-		t.Fatal("a second was granted beside it")
+		t.Fatal("a second compaction was granted beside the first")
 	}
 	db.waiting = 1
 	c.Done()
 	if ok, _ := c.TrySchedule(); ok || db.granted != 1 {
-		t.Fatal("the one that waited was not started")
+		t.Fatal("the waiting compaction was not started")
 	}
 	// A compaction becomes due while the database reports that none waits. The database is asked again.
 	db.asked = func() {
 		db.asked = nil
 		db.waiting++
 		if ok, _ := c.TrySchedule(); ok {
-			t.Error("granted twice")
+			t.Error("a compaction was granted twice")
 		}
 	}
 	c.Done()
 	if db.granted != 2 {
-		t.Fatal("a compaction was forgotten")
+		t.Fatalf("a compaction was forgotten: got %v, want 2", db.granted)
 	}
 	c.Done()
 	if ok, _ := c.TrySchedule(); !ok {
-		t.Fatal("refused while none runs")
+		t.Fatal("a compaction was refused while none runs")
 	}
 	c.Unregister()
 	db.waiting = 1
 	c.Done()
 	if ok, _ := c.TrySchedule(); ok || db.granted != 2 {
-		t.Error("granted after the end")
+		t.Error("a compaction was granted after the end")
 	}
 }

@@ -14,13 +14,13 @@ import (
 	"github.com/musterhq/muster/internal/store/storetest"
 )
 
-// key and value are what the tests below store. Tables of different keys are not compacted.
+// key and value are what the tests below store. Tables with different keys are not compacted.
 func key(i int) string { return fmt.Sprintf("%04d", i) }
 
 func value(i int) []byte { return bytes.Repeat([]byte(fmt.Sprintf("value %d ", i)), 1+i%7*9) }
 
-// written returns a disk as a crash of the process leaves it, with n values of which each was synced. The first half is in
-// a table and the rest in the log.
+// written returns the disk after a crash of the process, with n values of which each was synced. The first half is in a
+// table and the rest in the log.
 func written(t *testing.T, n int) *vfs.MemFS {
 	t.Helper()
 	fs := storetest.Disk()
@@ -40,7 +40,7 @@ func written(t *testing.T, n int) *vfs.MemFS {
 	return left
 }
 
-// reads opens the database and returns how many of the n values it has, or an error of it.
+// reads opens the database and returns how many of the n values it has, or an error.
 func reads(fs vfs.FS, n int) (has int, err error) {
 	cfg := DefaultConfig()
 	cfg.Dir, cfg.FS = "/data", fs
@@ -89,7 +89,7 @@ func replace(t *testing.T, fs vfs.FS, path string, b []byte) {
 	}
 }
 
-// files returns the files of the database with their content, but not what is only a name.
+// files returns the files of the database with their content, without those that are only a name.
 func files(t *testing.T, fs vfs.FS) map[string][]byte {
 	t.Helper()
 	names, err := fs.List("/data/db")
@@ -105,11 +105,12 @@ func files(t *testing.T, fs vfs.FS) map[string][]byte {
 	return all
 }
 
-// stride is how far apart the bytes are that tests change: every byte takes a minute.
+// stride is the distance of the bytes that tests change: changing every byte takes a minute.
 const stride = 13
 
-// TestChangedByte changes bytes of a database in turn. It opens with all that was stored, or says that it is damaged.
-func TestChangedByte(t *testing.T) {
+// TestChangedByteIsNoticed changes bytes of a database in turn. The database opens with all stored values, or reports that it is
+// damaged.
+func TestChangedByteIsNoticed(t *testing.T) {
 	const n = 20
 	disk := written(t, n)
 	for path, b := range files(t, disk) {
@@ -126,12 +127,12 @@ func TestChangedByte(t *testing.T) {
 			switch {
 			case errors.Is(err, ErrDamaged):
 				if refused++; strings.Contains(err.Error(), "\n") {
-					t.Fatalf("byte %d of %s: %v", at, path, err)
+					t.Fatalf("byte %d of %s: got %v, want one line", at, path, err)
 				}
 			case err != nil:
 				t.Fatalf("byte %d of %s: %v", at, path, err)
 			case has < n:
-				t.Fatalf("byte %d of %s: it opens with %d of %d values", at, path, has, n)
+				t.Fatalf("byte %d of %s: opens with %d of %d values, want all or an error", at, path, has, n)
 			}
 		}
 		if refused == 0 {
@@ -140,7 +141,7 @@ func TestChangedByte(t *testing.T) {
 	}
 }
 
-// newest returns the write-ahead log that a crash has left, with its content.
+// newest returns the write-ahead log after a crash, with its content.
 func newest(t *testing.T, fs vfs.FS) (path string, b []byte) {
 	t.Helper()
 	for p, content := range files(t, fs) {
@@ -151,9 +152,9 @@ func newest(t *testing.T, fs vfs.FS) (path string, b []byte) {
 	return path, b
 }
 
-// TestTornLog opens a database whose log ends too early, or with zeros or old bytes in place of the last ones, as after a
-// power cut. It has what was written before.
-func TestTornLog(t *testing.T) {
+// TestTornLogKeepsEarlierValues opens a database whose log ends too early, or has zeros or old bytes at its end, as after a power cut. It
+// has all earlier values.
+func TestTornLogKeepsEarlierValues(t *testing.T) {
 	const n = 20
 	disk := written(t, n)
 	path, b := newest(t, disk)
@@ -170,12 +171,12 @@ func TestTornLog(t *testing.T) {
 		}
 	}
 	if last < n-2 {
-		t.Errorf("with all but the last %d bytes of the log there are %d of %d values", stride, last, n)
+		t.Errorf("without the last %d bytes of the log: got %d of %d values, want at most two missing", stride, last, n)
 	}
 }
 
-// TestChangedBlock changes several bytes of a log. If records follow that were synced later, it is damaged.
-func TestChangedBlock(t *testing.T) {
+// TestChangedBlockIsNoticed changes several bytes of a log. The log counts as damaged if records follow that were synced later.
+func TestChangedBlockIsNoticed(t *testing.T) {
 	const n = 20
 	disk := written(t, n)
 	path, b := newest(t, disk)
@@ -187,13 +188,13 @@ func TestChangedBlock(t *testing.T) {
 		}
 		replace(t, fs, path, changed)
 		if has, err := reads(fs, n); !errors.Is(err, ErrDamaged) {
-			t.Errorf("%d bytes are changed: it opens with %d of %d values, %v", bytes, has, n, err)
+			t.Errorf("with %d changed bytes: opens with %d of %d values, %v, want ErrDamaged", bytes, has, n, err)
 		}
 	}
 }
 
-// TestChangedByteOfOldLog does so for a log of the format of a database that has just been made by the version before.
-func TestChangedByteOfOldLog(t *testing.T) {
+// TestChangedByteOfAnOldLogIsNoticed does the same for a log in the format of a database that the version before has just made.
+func TestChangedByteOfAnOldLogIsNoticed(t *testing.T) {
 	const dir = "/data/db"
 	disk := storetest.Disk()
 	if err := makeDir(disk, dir); err != nil {
@@ -221,7 +222,7 @@ func TestChangedByteOfOldLog(t *testing.T) {
 		changed[at] ^= 0x10
 		replace(t, left, path, changed)
 		if err := checkLogs(left, dir); !errors.Is(err, ErrDamaged) {
-			t.Fatalf("byte %d of %s: %v", at, path, err)
+			t.Fatalf("byte %d of %s: got %v, want ErrDamaged", at, path, err)
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// small mounts a small file system in memory, which is not there after the test.
+// small mounts a small file system in memory, which is removed after the test.
 func small(t *testing.T, options string) string {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -52,9 +52,9 @@ func use(t *testing.T, dir string) {
 	}
 }
 
-// TestWritesOnAFullDisk fills the disk of a database, and writes more than its log and a memtable hold. Then it is opened
-// again, and has everything.
-func TestWritesOnAFullDisk(t *testing.T) {
+// TestWritesOnAFullDiskSurvive fills the disk of a database, and writes more than its log and a memtable hold. After that the
+// database opens again, and has everything.
+func TestWritesOnAFullDiskSurvive(t *testing.T) {
 	dir := small(t, "size=64m,nr_inodes=200")
 	cfg := DefaultConfig()
 	cfg.Dir = dir
@@ -65,7 +65,7 @@ func TestWritesOnAFullDisk(t *testing.T) {
 	}
 	use(t, dir)
 	if err := s.CheckSpace(); !errors.Is(err, ErrNoRoom) {
-		t.Errorf("new work on a full disk: %v", err)
+		t.Errorf("new work on a full disk: got %v, want ErrNoRoom", err)
 	}
 	const n = 24
 	value := bytes.Repeat([]byte("end "), 16<<10)
@@ -84,7 +84,7 @@ func TestWritesOnAFullDisk(t *testing.T) {
 		}
 		for i := range n {
 			if v, err := s.Read(key(i)); err != nil || !bytes.Equal(v, value) {
-				t.Fatalf("value %d: %d bytes, %v", i, len(v), err)
+				t.Fatalf("value %d: got %d bytes, %v, want the same value", i, len(v), err)
 			}
 		}
 	}
@@ -105,6 +105,6 @@ func TestWritesOnAFullDisk(t *testing.T) {
 	}
 	defer s.Close()
 	if r := s.reserve; len(r.big.names) != r.big.want {
-		t.Errorf("with free space the reserve has %d of %d big files", len(r.big.names), r.big.want)
+		t.Errorf("with free space the reserve has %d of %d big files, want all", len(r.big.names), r.big.want)
 	}
 }

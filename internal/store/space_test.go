@@ -15,7 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
-func TestReserve(t *testing.T) {
+func TestReserveIsBoundedByTheDisk(t *testing.T) {
 	const gib = 1 << 30
 	for _, c := range []struct{ most, total, want int64 }{
 		{defaultReserve, 100 * gib, 64 << 20},
@@ -25,13 +25,13 @@ func TestReserve(t *testing.T) {
 		{0, gib, 0},
 	} {
 		if got := leastFree(c.most, c.total); got != c.want {
-			t.Errorf("reserve(%d, %d) = %d, want %d", c.most, c.total, got, c.want)
+			t.Errorf("leastFree(%d, %d) = %d, want %d", c.most, c.total, got, c.want)
 		}
 	}
 }
 
-// A database that cannot write its tables retries slowly, and does not fill the log. No fake clock: Pebble pauses with its
-// lock held.
+// A database that cannot write its tables retries slowly, and does not fill the log. There is no fake clock, because
+// Pebble pauses with its lock held.
 func TestFullDiskIsRetriedSlowly(t *testing.T) {
 	var on atomic.Bool
 	tries := make(chan time.Time, 1000)
@@ -75,6 +75,6 @@ func TestFullDiskIsRetriedSlowly(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out := said.String(); strings.Count(out, "\n") != 1 || !strings.Contains(out, "no space left on device") || strings.Contains(out, "stack trace") {
-		t.Errorf("it said:\n%.3000s", out)
+		t.Errorf("log: got\n%.3000s\nwant one line without a stack trace", out)
 	}
 }

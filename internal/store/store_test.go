@@ -28,7 +28,7 @@ func TestSecondDaemonIsRefused(t *testing.T) {
 			}
 			_, err = Open(cfg, quiet)
 			if !errors.Is(err, ErrInUse) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("second Open = %v", err)
+				t.Errorf("second Open = %v, want ErrInUse in one line", err)
 			}
 			closeStore(t, s)
 			if s, err = Open(cfg, quiet); err != nil {
@@ -41,14 +41,14 @@ func TestSecondDaemonIsRefused(t *testing.T) {
 
 func TestConfigIsChecked(t *testing.T) {
 	if _, err := Open(DefaultConfig(), quiet); err == nil {
-		t.Error("a store without a directory opened")
+		t.Error("a store without a directory was opened")
 	}
 	if err := (Config{Dir: "x", Reserve: -1}).Validate(); err == nil {
-		t.Error("a reserve below 0 is good")
+		t.Error("a negative reserve was accepted")
 	}
 }
 
-func TestKeys(t *testing.T) {
+func TestKeysAndValuesAreBounded(t *testing.T) {
 	fs := storetest.Disk()
 	s := open(t, fs)
 	want := map[string][]byte{"group/a": []byte("p"), "group/b": {}, "grou": []byte("no"), "group0": []byte("no")}
@@ -59,11 +59,11 @@ func TestKeys(t *testing.T) {
 	}
 	for _, k := range []string{"", strings.Repeat("k", MaxKeyBytes+1)} {
 		if err := s.Put(k, nil); !errors.Is(err, ErrTooLarge) {
-			t.Errorf("Put(%.5q) = %v", k, err)
+			t.Errorf("Put(%.5q) = %v, want ErrTooLarge", k, err)
 		}
 	}
 	if err := s.Put("k", make([]byte, MaxValueBytes+1)); !errors.Is(err, ErrTooLarge) {
-		t.Errorf("Put of a large value = %v", err)
+		t.Errorf("Put of a large value = %v, want ErrTooLarge", err)
 	}
 	fs = storetest.Crash(fs, vfs.CrashCloneCfg{})
 	closeStore(t, s)
@@ -71,10 +71,10 @@ func TestKeys(t *testing.T) {
 	defer closeStore(t, s)
 	got, err := s.Scan("group/")
 	if err != nil || len(got) != 2 || string(got["group/a"]) != "p" || got["group/b"] == nil {
-		t.Errorf("Scan = %q, %v", got, err)
+		t.Errorf("Scan = %q, %v, want 2 rows", got, err)
 	}
 	if all, err := s.Scan(""); err != nil || !reflect.DeepEqual(slices.Sorted(maps.Keys(all)), slices.Sorted(maps.Keys(want))) {
-		t.Errorf("Scan of all = %q, %v", all, err)
+		t.Errorf("Scan of all = %q, %v, want all keys", all, err)
 	}
 	if err := s.Delete("group/a"); err != nil {
 		t.Fatal(err)
@@ -83,21 +83,21 @@ func TestKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	if v, err := s.Get("group/a"); v != nil || err != nil {
-		t.Errorf("Get of a deleted key = %q, %v", v, err)
+		t.Errorf("Get of a deleted key = %q, %v, want none", v, err)
 	}
 	if v, err := s.Get("grou"); string(v) != "no" || err != nil {
-		t.Errorf("Get = %q, %v", v, err)
+		t.Errorf("Get = %q, %v, want no", v, err)
 	}
 	s.own.n = MaxKeys
 	if err := s.Put("one more", nil); !errors.Is(err, ErrFull) {
-		t.Errorf("Put beyond the bound = %v", err)
+		t.Errorf("Put beyond the bound = %v, want ErrFull", err)
 	}
 	if err := s.Put("grou", []byte("yes")); err != nil {
-		t.Errorf("Put over an old value = %v", err)
+		t.Errorf("Put over an old value = %v, want no error", err)
 	}
 }
 
-func TestAfter(t *testing.T) {
+func TestAfterReturnsTheEndOfAPrefix(t *testing.T) {
 	for in, want := range map[string]string{"n/": "n0", "a\xff": "b", "\xff\xff": ""} {
 		if got := string(after([]byte(in))); got != want {
 			t.Errorf("after(%q) = %q, want %q", in, got, want)
@@ -114,13 +114,13 @@ func TestDamageIsReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := rows.Load(func(job.Row) error { return nil }); err == nil || !strings.Contains(err.Error(), "short") {
-		t.Errorf("Load of rows = %v", err)
+		t.Errorf("Load of rows = %v, want an error with short", err)
 	}
 	if err := s.Write(func(b Batch) error { return b.Set(keyStore, []byte{1}) }); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.identify(); err == nil {
-		t.Error("a damaged id was not seen")
+		t.Error("a damaged id was not noticed")
 	}
 }
 

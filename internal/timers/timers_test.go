@@ -14,7 +14,7 @@ import (
 
 // Take returns the timers that are due, the earliest first, and those of the same moment in the order in which they
 // were set. Timers may be moved and stopped before.
-func TestHeap(t *testing.T) {
+func TestTimersAreTakenInOrder(t *testing.T) {
 	type set struct{ at, turn int }
 	rapid.Check(t, func(t *rapid.T) {
 		h := timers.New[int, int](cmp.Compare[int])
@@ -57,7 +57,7 @@ func TestHeap(t *testing.T) {
 			}
 		}
 		if _, ok := h.Next(); ok || h.Len() != 0 {
-			t.Fatal("a timer is left over")
+			t.Fatal("a timer is left")
 		}
 	})
 }

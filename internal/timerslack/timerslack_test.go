@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// A program that starts itself anew does so once, and keeps its arguments, its environment and its process.
-func TestRestart(t *testing.T) {
+// A program that restarts itself does so once, and keeps its arguments, its environment and its process.
+func TestRestartKeepsTheProcessAndItsArguments(t *testing.T) {
 	const key = "MUSTER_TEST_RESTART"
 	if os.Getenv(key) != "" {
 		before, err := slackNow()
@@ -22,7 +22,7 @@ func TestRestart(t *testing.T) {
 		os.Exit(0)
 	}
 	for _, parent := range []time.Duration{Default, 2 * Ours} {
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestRestart$")
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestRestartKeepsTheProcessAndItsArguments$")
 		cmd.Env = append(os.Environ(), key+"=1")
 		var out bytes.Buffer
 		cmd.Stdout = &out
@@ -46,12 +46,12 @@ func TestRestart(t *testing.T) {
 			want += fmt.Sprintf("%d %s <nil>\n", cmd.Process.Pid, Ours)
 		}
 		if out.String() != want {
-			t.Errorf("begun with a slack of %s: %q, want %q", parent, &out, want)
+			t.Errorf("started with a slack of %s: got %q, want %q", parent, &out, want)
 		}
 	}
 }
 
-func TestStart(t *testing.T) {
+func TestStartedProcessHasTheSlack(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	const own = 70 * time.Microsecond

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// BenchmarkUnpack is the last step of an upload, of 2,000 files of 50 kB.
+// BenchmarkUnpack measures the last step of an upload, of 2,000 files of 50 kB.
 func BenchmarkUnpack(b *testing.B) {
 	s := newStore(b, Config{})
 	t := Tree{}

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// entry is an entry of an archive: a file with this text, or anything else by its header.
+// archived returns an archive of entries: a file with this text, or any other kind by its header.
 type entry struct {
 	name, text string
 	kind       byte
@@ -52,7 +52,7 @@ func archived(t testing.TB, entries ...entry) *bytes.Buffer {
 	return &b
 }
 
-// listed returns what lies below a directory: the text of files, the target of links.
+// listed returns what is below a directory: the text of files, the target of links.
 func listed(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -79,16 +79,17 @@ func listed(t testing.TB, dir string) map[string]string {
 	return all
 }
 
-// TestHostileArchives extracts archives of hosts that send something else than what was asked for. Whatever becomes of
-// it, what lies outside of the directory, what was there before, and what was not asked for stay as they were.
-func TestHostileArchives(t *testing.T) {
+// TestHostileArchivesChangeNothingElse extracts archives of hosts that send something other than what was asked for. Whatever the result
+// is, everything outside the directory, everything that was there before, and everything that was not asked for stays
+// unchanged.
+func TestHostileArchivesChangeNothingElse(t *testing.T) {
 	const mine = "my own"
 	for _, c := range []struct {
 		name    string
 		globs   string
 		strip   bool
 		entries []entry
-		want    map[string]string // beside .bashrc and the links, which were there before
+		want    map[string]string // besides .bashrc and the links, which were there before
 		err     error
 	}{
 		{"extra files", "out.txt", true, []entry{{name: "out.txt", text: "x"}, {name: ".bashrc", text: "evil"}}, map[string]string{"out.txt": "x"}, ErrArchive},
@@ -135,7 +136,7 @@ func TestHostileArchives(t *testing.T) {
 				}
 				_, err := Extract(archived(t, c.entries...), dir, Extraction{Globs: []string{c.globs}, Strip: c.strip, Existing: existing})
 				if !errors.Is(err, c.err) {
-					t.Errorf("%v, want %v", err, c.err)
+					t.Errorf("got error %v, want %v", err, c.err)
 				}
 				want := map[string]string{
 					"door": "dir", "file": mine, "home": "dir", "home/.bashrc": mine,
@@ -145,14 +146,14 @@ func TestHostileArchives(t *testing.T) {
 					want["home/"+name] = what
 				}
 				if got := listed(t, outside); !maps.Equal(got, want) {
-					t.Errorf("there is %v, want %v", got, want)
+					t.Errorf("got %v, want %v", got, want)
 				}
 			})
 		}
 	}
 }
 
-func TestExtractMetadata(t *testing.T) {
+func TestExtractAppliesModeAndUmask(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new")
 	old := syscall.Umask(0o027)
 	defer syscall.Umask(old)
@@ -163,16 +164,17 @@ func TestExtractMetadata(t *testing.T) {
 	for name, mode := range map[string]fs.FileMode{".d": fs.ModeDir | 0o750, ".d/run": 0o750, "ro": 0o400} {
 		info, err := os.Lstat(filepath.Join(dir, name))
 		if err != nil || info.Mode() != mode {
-			t.Errorf("%s: %v, %v; want %v", name, info.Mode(), err, mode)
+			t.Errorf("%s: got %v, %v; want %v", name, info.Mode(), err, mode)
 		}
 		if uid, _ := ids(info); uid != os.Getuid() {
-			t.Errorf("%s belongs to %d", name, uid)
+			t.Errorf("%s belongs to %d, want %d", name, uid, os.Getuid())
 		}
 	}
 }
 
-// TestExtractExisting copies to files that are there: the same, changed, and replaced by what they are called or not.
-func TestExtractExisting(t *testing.T) {
+// TestExtractKeepsOrReplacesExistingFiles copies over files that exist: equal ones, and changed ones, which are replaced or not, by how
+// they were named.
+func TestExtractKeepsOrReplacesExistingFiles(t *testing.T) {
 	for _, c := range []struct {
 		glob     string
 		existing Existing
@@ -197,10 +199,10 @@ func TestExtractExisting(t *testing.T) {
 			return x
 		}
 		if x := extract("one"); x.Files != 1 || x.Kept.Count+x.Replaced.Count != 0 {
-			t.Errorf("%s: at first %+v", c.glob, x)
+			t.Errorf("%s: first: got %+v, want one file", c.glob, x)
 		}
 		if x := extract("one"); x.Files != 1 || x.Kept.Count+x.Replaced.Count != 0 {
-			t.Errorf("%s: again %+v", c.glob, x)
+			t.Errorf("%s: again: got %+v, want one file, unchanged", c.glob, x)
 		}
 		x := extract("three")
 		want, told := "one", x.Kept
@@ -208,10 +210,10 @@ func TestExtractExisting(t *testing.T) {
 			want, told = "three", x.Replaced
 		}
 		if text := listed(t, dir)["a"]; text != want || told.Count != 1 || !slices.Equal(told.First, []string{"a"}) || x.Kept.Count+x.Replaced.Count != 1 {
-			t.Errorf("%s, %d: %q, %+v", c.glob, c.existing, text, x)
+			t.Errorf("%s, %d: got %q, %+v, want %q", c.glob, c.existing, text, x, want)
 		}
 		if all := listed(t, dir); len(all) != 1 {
-			t.Errorf("left behind: %v", all)
+			t.Errorf("left behind: got %v, want only the file", all)
 		}
 	}
 	// A directory is never replaced.
@@ -220,11 +222,11 @@ func TestExtractExisting(t *testing.T) {
 		t.Fatal(err)
 	}
 	if x, err := Extract(archived(t, entry{name: "a", text: "x"}), dir, Extraction{Globs: []string{"a"}, Existing: ReplaceExisting}); err != nil || x.Kept.Count != 1 {
-		t.Errorf("over a directory: %+v, %v", x, err)
+		t.Errorf("over a directory: got %+v, %v, want that it is kept", x, err)
 	}
 }
 
-// endless is a stream of one block, for ever. It counts what was read.
+// endless is an infinite stream of one block. It counts the bytes that were read.
 type endless struct {
 	block []byte
 	n     int64
@@ -247,11 +249,11 @@ func reseal(header []byte, kind byte) {
 	copy(header[148:], fmt.Sprintf("%06o\x00 ", sum))
 }
 
-// TestEndlessArchives reads archives that have no end: of headers only, of zeros after their end, and one whose file is
-// said to be larger than the disk.
-func TestEndlessArchives(t *testing.T) {
+// TestEndlessArchivesAreRefused reads archives that have no end: of headers only, of zeros after their end, and one with a file
+// that claims to be larger than the disk.
+func TestEndlessArchivesAreRefused(t *testing.T) {
 	more := archived(t, entry{name: "x", text: "6 a=b\n"}).Bytes()
-	more = more[len(more)-2048 : len(more)-1024] // without the end, and without a header of its own
+	more = more[len(more)-2048 : len(more)-1024] // without the end, and without its first header
 	reseal(more, 'x')                            // a header of the next header
 	for name, c := range map[string]struct {
 		archive io.Reader
@@ -263,7 +265,7 @@ func TestEndlessArchives(t *testing.T) {
 		dir := t.TempDir()
 		_, err := Extract(c.archive, dir, Extraction{Globs: []string{"."}})
 		if e := c.archive.(*endless); !errors.Is(err, errEndless) || e.n > c.most {
-			t.Errorf("%s: read %d bytes, %v", name, e.n, err)
+			t.Errorf("%s: read %d bytes, %v, want errEndless after at most %d", name, e.n, err, c.most)
 		}
 	}
 	var b bytes.Buffer
@@ -274,15 +276,15 @@ func TestEndlessArchives(t *testing.T) {
 	big := &endless{block: make([]byte, 4096)}
 	dir := t.TempDir()
 	if _, err := Extract(io.MultiReader(&b, big), dir, Extraction{Globs: []string{"big"}}); !errors.Is(err, ErrTooLarge) || big.n > maxBetween {
-		t.Errorf("a file larger than the disk: %v after %d bytes", err, big.n)
+		t.Errorf("a file larger than the disk: got %v after %d bytes, want ErrTooLarge after at most %d", err, big.n, maxBetween)
 	}
 	if all := listed(t, dir); len(all) != 0 {
-		t.Errorf("left behind: %v", all)
+		t.Errorf("left behind: got %v, want nothing", all)
 	}
 }
 
-// TestSparseFile extracts a file of 1 GiB that takes 2 KiB in the archive.
-func TestSparseFile(t *testing.T) {
+// TestSparseFileIsRefused extracts a file of 1 GiB that takes 2 KiB in the archive.
+func TestSparseFileIsRefused(t *testing.T) {
 	var b bytes.Buffer
 	sparse := "1\n0\n0\n"
 	var text strings.Builder
@@ -301,14 +303,15 @@ func TestSparseFile(t *testing.T) {
 	b.Write(make([]byte, 1024))
 	again := tar.NewReader(bytes.NewReader(b.Bytes()))
 	if h, err := again.Next(); err != nil || h.Size != 1<<30 {
-		t.Fatalf("the archive has no sparse file: %+v, %v", h, err)
+		t.Fatalf("the archive has no sparse file: got %+v, %v", h, err)
 	}
 	if _, err := Extract(&b, t.TempDir(), Extraction{Globs: []string{"a"}}); !errors.Is(err, ErrArchive) {
-		t.Errorf("a sparse file: %v", err)
+		t.Errorf("a sparse file: got %v, want ErrArchive", err)
 	}
 }
 
-// FuzzExtract extracts any bytes, and checks that what was not asked for is not written and what is there stays.
+// FuzzExtract extracts any bytes, and checks that nothing is written that was not asked for, and that existing files
+// stay.
 func FuzzExtract(f *testing.F) {
 	f.Add(archived(f, entry{name: "out/", kind: tar.TypeDir}, entry{name: "out/l", kind: tar.TypeSymlink, link: "a"}, entry{name: "out/a", text: "x"}).Bytes())
 	f.Add(archived(f, entry{name: "out", kind: tar.TypeSymlink, link: ".."}, entry{name: "out/a", text: "x"}).Bytes())
@@ -325,10 +328,10 @@ func FuzzExtract(f *testing.F) {
 			switch {
 			case name == "dir", name == "dir/mine" && what == "mine", inside == "out", inside == "outward", strings.HasPrefix(inside, "out/"), strings.HasPrefix(inside, "outward/"):
 			default:
-				t.Fatalf("%s: %.100q", name, what)
+				t.Fatalf("%s: got %.100q, want nothing that was not asked for", name, what)
 			}
 			if target, ok := strings.CutPrefix(what, "-> "); ok && inside != "outward" && CheckLink(inside, target) != nil {
-				t.Fatalf("%s leads to %s", name, target)
+				t.Fatalf("%s leads to %s, outside the directory", name, target)
 			}
 		}
 	})

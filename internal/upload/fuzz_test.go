@@ -56,7 +56,7 @@ func FuzzChunks(f *testing.F) {
 			}
 		}
 		if refs, err := ParseRefs(b); err == nil && !bytes.Equal(EncodeRefs(refs), b) {
-			t.Fatal("refs differ after they were encoded again")
+			t.Fatal("references differ after they were encoded again")
 		}
 	})
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestAsked(t *testing.T) {
+func TestGlobsMatchPaths(t *testing.T) {
 	for _, c := range []struct {
 		globs, name, match string
 		hidden             bool
@@ -48,18 +48,18 @@ func TestAsked(t *testing.T) {
 			t.Fatal(err)
 		}
 		if match, _, hidden := a.Of(c.name); match != c.match || hidden != c.hidden {
-			t.Errorf("%s, %s: %q, %v; want %q, %v", c.globs, c.name, match, hidden, c.match, c.hidden)
+			t.Errorf("%s, %s: got %q, %v; want %q, %v", c.globs, c.name, match, hidden, c.match, c.hidden)
 		}
 	}
 	if _, err := ParseGlob(strings.Repeat("{a,b}", 11)); !errors.Is(err, errAlternatives) {
-		t.Errorf("2,048 alternatives: %v", err)
+		t.Errorf("2,048 alternatives: got %v, want errAlternatives", err)
 	}
 	if _, err := ParseGlob("a["); err == nil {
-		t.Error("a class without an end is a glob")
+		t.Error("a class without an end was accepted")
 	}
 }
 
-// FuzzGlob checks that a match is the path or above it, and that no wildcard matches a leading dot.
+// FuzzGlob checks that a match is the path or a directory above it, and that no wildcard matches a leading dot.
 func FuzzGlob(f *testing.F) {
 	f.Add("a/{b,c}/**/*.pt", "a/b/.c/x.pt")
 	f.Add("**/[a-z]*", ".a/b")

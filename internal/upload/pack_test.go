@@ -40,21 +40,21 @@ func TestManyChunksShareFewPacks(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := len(packsOf(t, s)); n != 3 {
-		t.Errorf("%d packs", n)
+		t.Errorf("got %d packs, want 3", n)
 	}
 	for _, again := range []*Store{s, NewStore(s.cfg, s.log)} {
 		for _, c := range chunks {
 			got, err := again.Append(nil, Ref{Sum(c), uint32(len(c))})
 			if err != nil || !bytes.Equal(got, c) {
-				t.Fatalf("%x, %v; want %x", got, err, c)
+				t.Fatalf("got %x, %v; want %x", got, err, c)
 			}
 		}
 	}
 	if err := s.PutAll(bytes.NewReader(onWire(chunks...)), "ann"); err != nil || len(packsOf(t, s)) != 3 {
-		t.Errorf("the second time: %d packs, %v", len(packsOf(t, s)), err)
+		t.Errorf("the second time: got %d packs, %v, want 3", len(packsOf(t, s)), err)
 	}
 	if left, err := os.ReadDir(filepath.Join(s.cfg.Dir, "tmp")); err != nil || len(left) != 0 {
-		t.Errorf("left %v, %v", left, err)
+		t.Errorf("left behind: got %v, %v, want nothing", left, err)
 	}
 }
 
@@ -65,16 +65,16 @@ func TestPutAllKeepsCompleteChunks(t *testing.T) {
 		s := newStore(t, Config{})
 		err := s.PutAll(io.MultiReader(bytes.NewReader(whole[:cut]), broken{}), "ann")
 		if !errors.Is(err, ErrInvalid) || !errors.Is(err, errBroken) {
-			t.Errorf("cut at %d: %v", cut, err)
+			t.Errorf("cut at %d: got %v, want ErrInvalid and errBroken", cut, err)
 		}
 		missing, err := s.Missing([]Ref{{Sum(a), 100}, {Sum(b), 100}})
 		if err != nil || len(missing) != 1 || missing[0].Hash != Sum(b) {
-			t.Errorf("cut at %d: missing %v, %v", cut, missing, err)
+			t.Errorf("cut at %d: missing %v, %v, want the second chunk", cut, missing, err)
 		}
 	}
 	s := newStore(t, Config{})
 	if err := s.PutAll(bytes.NewReader(onWire(a, nil)), "ann"); !errors.Is(err, ErrInvalid) {
-		t.Errorf("an empty chunk: %v", err)
+		t.Errorf("an empty chunk: got %v, want ErrInvalid", err)
 	}
 }
 
@@ -108,10 +108,10 @@ func TestBrokenPackIsDropped(t *testing.T) {
 			again := NewStore(s.cfg, s.log)
 			missing, err := again.Missing([]Ref{bad[0], fine, bad[1]})
 			if err != nil || !slices.Equal(missing, bad) {
-				t.Errorf("missing %v, %v", missing, err)
+				t.Errorf("missing: got %v, %v, want %v", missing, err, bad)
 			}
 			if n := len(packsOf(t, s)); n != 1 {
-				t.Errorf("%d packs", n)
+				t.Errorf("got %d packs, want 1", n)
 			}
 		})
 	}
@@ -124,13 +124,13 @@ func TestChunksOfRemovedPackAreMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := s.Append(nil, refs[0]); !errors.Is(err, ErrMissing) {
-		t.Errorf("%v", err)
+		t.Errorf("got %v, want ErrMissing", err)
 	}
 	if missing, err := s.Missing(refs); err != nil || len(missing) != 2 {
-		t.Errorf("missing %v, %v", missing, err)
+		t.Errorf("missing: got %v, %v, want 2", missing, err)
 	}
 	if n, err := s.Size(); n != 0 || err != nil {
-		t.Errorf("size %d, %v", n, err)
+		t.Errorf("size: got %d, %v, want 0", n, err)
 	}
 }
 
@@ -146,7 +146,7 @@ func TestPruneMovesKeptChunksOutOfHalfEmptyPacks(t *testing.T) {
 	}
 	now := time.Now()
 	if err := s.pruneChunks(kept, now); err != nil || len(packsOf(t, s)) != 3 {
-		t.Fatalf("while the packs are young: %d packs, %v", len(packsOf(t, s)), err)
+		t.Fatalf("while the packs are young: got %d packs, %v, want 3", len(packsOf(t, s)), err)
 	}
 	age(t, s, 2*minAge)
 	if err := s.pruneChunks(kept, now); err != nil {
@@ -156,16 +156,16 @@ func TestPruneMovesKeptChunksOutOfHalfEmptyPacks(t *testing.T) {
 	for _, s := range []*Store{s, fresh} {
 		missing, err := s.Missing([]Ref{{Sum(mostly[0]), 9000}, {Sum(mostly[1]), 10}, {Sum(half[0]), 5000}, {Sum(half[1]), 5000}, {Sum(none[0]), 100}})
 		if err != nil || len(missing) != 2 || missing[0].Hash != Sum(half[1]) || missing[1].Hash != Sum(none[0]) {
-			t.Errorf("missing %v, %v", missing, err)
+			t.Errorf("missing: got %v, %v, want two chunks", missing, err)
 		}
 		if got, err := s.Append(nil, Ref{Sum(half[0]), 5000}); err != nil || !bytes.Equal(got, half[0]) {
-			t.Errorf("the chunk that was moved: %v", err)
+			t.Errorf("the chunk that was moved: got error %v, want its bytes", err)
 		}
 	}
 	a, err := s.Size()
 	b, again := fresh.Size()
 	if a != b || a > 9010+5000+3*refBytes+2*countBytes || err != nil || again != nil {
-		t.Errorf("counted %d, %d after a restart, %v, %v", a, b, err, again)
+		t.Errorf("counted %d, %d after a restart, %v, %v, want the same, within the bound", a, b, err, again)
 	}
 }
 
@@ -181,14 +181,14 @@ func TestTreeIsSyncedWithItsChunks(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := s.storeTree(Sum(text), tree, text, ""); err != nil || len(s.packs.unsynced([]Ref{one, two, other})) != 3 {
-		t.Fatalf("PutTree without sync = %v, %d packs to sync, want 3", err, len(s.packs.unsynced([]Ref{one, two, other})))
+		t.Fatalf("PutTree without sync = %v, with %d packs to sync, want 3", err, len(s.packs.unsynced([]Ref{one, two, other})))
 	}
 	uploadAs(t, s, "ann", random(1, 5000), random(2, 5000)) // the store has both already
 	if _, _, err := s.PutTree(text, "ann"); err != nil {
 		t.Fatal(err)
 	}
 	if left := s.packs.unsynced([]Ref{one, two, other}); len(left) != 1 || left[0].refs[0] != other {
-		t.Errorf("after PutTree with sync %d packs are to be synced, want only that of a chunk of no tree", len(left))
+		t.Errorf("after PutTree with sync: got %d packs to sync, want only that of a chunk of no tree", len(left))
 	}
 
 	// The writes of an earlier process may not have reached the disk.
@@ -201,9 +201,9 @@ func TestTreeIsSyncedWithItsChunks(t *testing.T) {
 	}
 	uploadAs(t, again, "ann", random(1, 5000), random(2, 5000)) // the index has both
 	if _, _, err := again.PutTree(text, "ann"); !errors.Is(err, ErrMissing) {
-		t.Errorf("PutTree of a tree whose pack is gone = %v, want ErrMissing", err)
+		t.Errorf("PutTree of a tree with a missing pack = %v, want ErrMissing", err)
 	}
 	if missing, err := again.Missing([]Ref{one, two}); err != nil || len(missing) != 1 || missing[0] != two {
-		t.Errorf("then missing are %v, %v; want the one that is gone", missing, err)
+		t.Errorf("missing: got %v, %v, want the chunk of that pack", missing, err)
 	}
 }

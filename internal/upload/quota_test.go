@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// fill uploads chunks as a user until the store refuses one. It returns the number of bytes that were accepted.
+// fill uploads chunks as a user until the store refuses one. It returns the number of accepted bytes.
 func fill(t *testing.T, s *Store, user string, seed int) int {
 	t.Helper()
 	const chunk = 100 << 10
@@ -28,35 +28,35 @@ func TestOneUserCannotFillStore(t *testing.T) {
 	s := newStore(t, Config{Most: most})
 	ann := fill(t, s, "ann", 0)
 	if ann < most*8/10 || ann > most*8/9 {
-		t.Errorf("alone ann may have %d of %d bytes, want eight ninths", ann, most)
+		t.Errorf("ann alone: got %d of %d bytes, want eight ninths", ann, most)
 	}
 	ben := fill(t, s, "ben", 1000)
 	if ben < most*8/10/10 {
-		t.Errorf("then ben may have %d bytes, want most of what was left", ben)
+		t.Errorf("then ben: got %d bytes, want most of the rest", ben)
 	}
 	if carl := fill(t, s, "carl", 2000); carl == 0 {
-		t.Error("then nothing is left for carl")
+		t.Error("then carl: got nothing, want some bytes")
 	}
 
 	// The owners of uploads are known after a restart.
 	again := NewStore(s.cfg, s.log)
 	size, err := again.Size()
 	if before, _ := s.Size(); err != nil || size != before {
-		t.Errorf("found %d bytes after a restart, %v; want %d", size, err, before)
+		t.Errorf("after a restart: got %d bytes, %v; want %d", size, err, before)
 	}
 	if more := fill(t, again, "ann", 3000); more != 0 {
-		t.Errorf("after a restart ann may have %d bytes more", more)
+		t.Errorf("after a restart ann: got %d more bytes, want 0", more)
 	}
 	for _, p := range again.packs.all {
 		again.packs.drop(p)
 	}
 	if len(again.quota.usage) != 0 || again.quota.total() != 0 {
-		t.Errorf("an empty store holds %d bytes, of %v", again.quota.total(), again.quota.usage)
+		t.Errorf("an empty store: got %d bytes, of %v, want 0", again.quota.total(), again.quota.usage)
 	}
 }
 
-// TestTreesCount checks that the lists of the files of trees count against the quota, like chunks.
-func TestTreesCount(t *testing.T) {
+// TestTreesCountAgainstTheQuota checks that the lists of files of trees count against the quota, like chunks.
+func TestTreesCountAgainstTheQuota(t *testing.T) {
 	s := newStore(t, Config{Most: 1 << 20})
 	var err error
 	for n := range 1000 {
@@ -73,6 +73,6 @@ func TestTreesCount(t *testing.T) {
 		}
 	}
 	if !errors.Is(err, ErrFull) {
-		t.Errorf("1,000 trees: %v, want ErrFull", err)
+		t.Errorf("1,000 trees: got %v, want ErrFull", err)
 	}
 }

@@ -48,7 +48,7 @@ func write(t testing.TB, path string, data []byte, mode fs.FileMode) {
 // direct is a Target that is a store in the same process.
 type direct struct {
 	s      *Store
-	broken atomic.Int64 // PutChunks fails once it is 0, if it was set above
+	broken atomic.Int64 // if set, PutChunks fails when it has reached 0
 }
 
 func (d *direct) MissingChunks(_ context.Context, refs []Ref) ([]Ref, error) {
@@ -133,23 +133,23 @@ func project(t *testing.T) string {
 	return dir
 }
 
-func TestSendFetchUnpack(t *testing.T) {
+func TestSentTreeIsFetchedAndUnpacked(t *testing.T) {
 	dir := project(t)
 	here, there := newStore(t, Config{}), newStore(t, Config{})
 	h, p := send(t, here, dir, ".")
 	if p.Done != p.Total || p.Sent != p.Total {
-		t.Errorf("the first time: %+v", p)
+		t.Errorf("the first time: got %+v, want everything sent", p)
 	}
 	if again, p := send(t, here, dir, "."); again != h || p.Sent != 0 {
-		t.Errorf("the second time: %v, %+v", again == h, p)
+		t.Errorf("the second time: got the same tree %v, %+v, want true and nothing sent", again == h, p)
 	}
 	fetcher := NewFetcher(there)
 	tree, came, err := fetcher.Fetch(t.Context(), h, []Holder{holder{newStore(t, Config{})}, holder{here}})
 	if err != nil || came != p.Total {
-		t.Fatalf("fetched %d bytes, %v", came, err)
+		t.Fatalf("fetched %d bytes, %v, want %d", came, err, p.Total)
 	}
 	if _, came, err := fetcher.Fetch(t.Context(), h, nil); err != nil || came != 0 {
-		t.Errorf("fetched again: %d bytes, %v", came, err)
+		t.Errorf("fetched again: got %d bytes, %v, want 0", came, err)
 	}
 	out := t.TempDir()
 	t.Cleanup(func() { _ = os.Chmod(filepath.Join(out, "ro"), 0o755) })
@@ -169,35 +169,35 @@ func TestSendFetchUnpack(t *testing.T) {
 			return err
 		}
 		if got.Mode() != want.Mode() || (want.Mode().IsRegular() && !got.ModTime().Equal(want.ModTime())) {
-			t.Errorf("%s: %v at %v, want %v at %v", rel, got.Mode(), got.ModTime(), want.Mode(), want.ModTime())
+			t.Errorf("%s: got %v at %v, want %v at %v", rel, got.Mode(), got.ModTime(), want.Mode(), want.ModTime())
 		}
 		if want.Mode().IsRegular() {
 			a, _ := os.ReadFile(path)
 			b, _ := os.ReadFile(filepath.Join(out, rel))
 			if !bytes.Equal(a, b) {
-				t.Errorf("%s differs", rel)
+				t.Errorf("%s: got another content", rel)
 			}
 		}
 		return nil
 	})
 	if err != nil || len(seen) != 7 {
-		t.Errorf("%d entries, %v", len(seen), err)
+		t.Errorf("got %d entries, %v, want 7", len(seen), err)
 	}
 	// The copy is private: a task that changes it does not change the store.
 	write(t, filepath.Join(out, "train.py"), []byte("corrupted"), 0o755)
 	if _, came, err := fetcher.Fetch(t.Context(), h, nil); err != nil || came != 0 {
-		t.Errorf("a task changed the store: %v", err)
+		t.Errorf("a task changed the store: got %d bytes fetched, %v, want 0", came, err)
 	}
 }
 
-func TestFetchOfMissingTree(t *testing.T) {
+func TestFetchOfAMissingTreeFails(t *testing.T) {
 	_, _, err := NewFetcher(newStore(t, Config{})).Fetch(t.Context(), Sum([]byte("x")), []Holder{holder{newStore(t, Config{})}})
 	if !errors.Is(err, ErrMissing) {
-		t.Errorf("%v", err)
+		t.Errorf("got %v, want ErrMissing", err)
 	}
 }
 
-func TestSendResumes(t *testing.T) {
+func TestSendResumesAfterABreak(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "big"), random(2, 40<<20), 0o600)
 	sources, err := Scan(dir, []string{"."}, 1<<40)
@@ -208,11 +208,11 @@ func TestSendResumes(t *testing.T) {
 	target.broken.Store(4)
 	_, first, err := Send(t.Context(), target, sources, nil)
 	if !errors.Is(err, errBroken) || first.Sent == 0 {
-		t.Fatalf("%+v, %v", first, err)
+		t.Fatalf("got %+v, %v, want errBroken after some bytes", first, err)
 	}
 	_, second, err := Send(t.Context(), target, sources, nil)
 	if err != nil || second.Sent+first.Sent != second.Total {
-		t.Errorf("sent %d, then %d of %d: %v", first.Sent, second.Sent, second.Total, err)
+		t.Errorf("sent %d, then %d, want %d in all: %v", first.Sent, second.Sent, second.Total, err)
 	}
 }
 
@@ -224,7 +224,7 @@ func TestSmallChangeSendsLittle(t *testing.T) {
 	send(t, s, dir, ".")
 	write(t, filepath.Join(dir, "big"), slices.Concat(data[:1<<20], []byte("a few bytes more"), data[1<<20:]), 0o600)
 	if _, p := send(t, s, dir, "."); p.Sent == 0 || p.Sent > 2*MaxChunk {
-		t.Errorf("sent %d of %d bytes", p.Sent, p.Total)
+		t.Errorf("sent %d of %d bytes, want at most two chunks", p.Sent, p.Total)
 	}
 }
 
@@ -238,18 +238,18 @@ func TestDamagedChunkIsSentAgain(t *testing.T) {
 	pack.written = pack.written.Add(-trustFor) // so long ago that reads may come from the disk
 	corrupt(t, s.packs.path(pack.name), 1, '0')
 	if _, err := s.Append(nil, ref); !errors.Is(err, ErrMissing) {
-		t.Errorf("damaged: %v", err)
+		t.Errorf("a damaged chunk: got %v, want ErrMissing", err)
 	}
 	if _, p := send(t, s, dir, "."); p.Sent != 7 {
-		t.Errorf("sent %d bytes", p.Sent)
+		t.Errorf("sent %d bytes, want 7", p.Sent)
 	}
-	// The damaged chunk is still on the disk, but a restart finds the other copy.
+	// The damaged chunk is still on the disk, but after a restart the other copy is found.
 	if data, err := NewStore(s.cfg, s.log).Append([]byte("the "), ref); string(data) != "the content" || err != nil {
-		t.Errorf("%q, %v", data, err)
+		t.Errorf("got %q, %v, want the content", data, err)
 	}
 }
 
-// corrupt writes one byte of a file.
+// corrupt changes one byte of a file.
 func corrupt(t *testing.T, path string, at int64, b byte) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
@@ -264,7 +264,7 @@ func corrupt(t *testing.T, path string, at int64, b byte) {
 	}
 }
 
-func TestScan(t *testing.T) {
+func TestScanListsFilesWithinTheBound(t *testing.T) {
 	dir := t.TempDir()
 	for _, f := range []string{"a/b/c.txt", "a/b/d.o", "a/keep.o", "a/build/x", "log", "a/.musterignore", ".musterignore"} {
 		write(t, filepath.Join(dir, f), []byte(f), 0o644)
@@ -294,15 +294,15 @@ func TestScan(t *testing.T) {
 				got = append(got, s.Path)
 			}
 			if text := strings.Join(got, " "); text != c.want {
-				t.Errorf("got  %s\nwant %s", text, c.want)
+				t.Errorf("got %s\nwant %s", text, c.want)
 			}
 		})
 	}
 	if _, err := Scan(dir, []string{"."}, 20); !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), "--upload-limit") {
-		t.Errorf("more than the bound: %v", err)
+		t.Errorf("more than the bound: got %v, want ErrTooLarge with the option", err)
 	}
 	if _, err := Scan(dir, []string{"nothing"}, 20); err == nil || !strings.Contains(err.Error(), "nothing") {
-		t.Errorf("no such file: %v", err)
+		t.Errorf("a missing file: got %v, want an error with its name", err)
 	}
 	for _, target := range []string{"/etc/passwd", "../x", "a/../../x"} {
 		link := filepath.Join(dir, "link")
@@ -310,13 +310,13 @@ func TestScan(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := Scan(dir, []string{"."}, 1<<20); err == nil || !strings.Contains(err.Error(), "outside") || !strings.Contains(err.Error(), target) {
-			t.Errorf("link to %s: %v", target, err)
+			t.Errorf("link to %s: got %v, want an error: outside", target, err)
 		}
 		_ = os.Remove(link)
 	}
 }
 
-func TestCheckLink(t *testing.T) {
+func TestLinksMustStayInside(t *testing.T) {
 	for _, c := range []struct {
 		at, target string
 		ok         bool
@@ -333,12 +333,12 @@ func TestCheckLink(t *testing.T) {
 		{"l", "a/..", false},
 	} {
 		if err := CheckLink(c.at, c.target); (err == nil) != c.ok {
-			t.Errorf("%s to %q: %v", c.at, c.target, err)
+			t.Errorf("link %s to %q: got %v, want accepted %v", c.at, c.target, err, c.ok)
 		}
 	}
 }
 
-func TestParseTreeRefuses(t *testing.T) {
+func TestParseTreeRefusesInvalidTrees(t *testing.T) {
 	for name, text := range map[string]string{
 		"escape":       `{"entries":[{"path":"../x","kind":"dir"}]}`,
 		"absolute":     `{"entries":[{"path":"/x","kind":"dir"}]}`,
@@ -359,7 +359,7 @@ func TestParseTreeRefuses(t *testing.T) {
 		"dir size":     `{"entries":[{"path":"a","kind":"dir","size":5}]}`,
 	} {
 		if _, err := ParseTree([]byte(text)); !errors.Is(err, ErrInvalid) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want ErrInvalid", name, err)
 		}
 	}
 }
@@ -381,7 +381,7 @@ func age(t *testing.T, s *Store, by time.Duration) {
 	}
 }
 
-func TestPruneMakesRoom(t *testing.T) {
+func TestPruneRemovesOldTrees(t *testing.T) {
 	var live Hash
 	s := newStore(t, Config{Most: 4 << 20, Live: func() (map[Hash]bool, error) { return map[Hash]bool{live: true}, nil }})
 	upload := func(seed int) (Hash, error) {
@@ -405,27 +405,27 @@ func TestPruneMakesRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := upload(3); !errors.Is(err, ErrFull) {
-		t.Errorf("all is live or young: %v", err)
+		t.Errorf("all trees are live or young: got %v, want ErrFull", err)
 	}
 	age(t, s, 2*minAge)
 	s.pruned = time.Time{}
 	if _, err := upload(3); err != nil {
-		t.Errorf("with an old tree to prune: %v", err)
+		t.Errorf("with an old tree to remove: got %v, want no error", err)
 	}
 	if _, err := s.TreeText(needed); err != nil {
-		t.Errorf("the live tree: %v", err)
+		t.Errorf("the live tree: got %v, want no error", err)
 	}
 	if _, err := NewFetcher(s).have(needed); err != nil {
-		t.Errorf("the chunks of the live tree: %v", err)
+		t.Errorf("the chunks of the live tree: got %v, want no error", err)
 	}
 	if _, err := NewFetcher(s).have(old); !errors.Is(err, ErrMissing) {
-		t.Errorf("the old tree: %v", err)
+		t.Errorf("the old tree: got %v, want ErrMissing", err)
 	}
 	fresh := NewStore(s.cfg, s.log)
 	a, err := fresh.Size()
 	b, _ := s.Size()
 	if err != nil || a != b || a > s.cfg.Most {
-		t.Errorf("counted %d, found %d after a restart, %v", b, a, err)
+		t.Errorf("counted %d, found %d after a restart, %v, want the same, at most %d", b, a, err, s.cfg.Most)
 	}
 }
 
@@ -440,11 +440,11 @@ func TestUnpackStaysInside(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		if err := s.Unpack(t.Context(), tree, dir, nil); err == nil {
-			t.Errorf("%s: unpacked", name)
+			t.Errorf("%s: unpacked, want an error", name)
 		}
 		for _, path := range []string{filepath.Join(outside, "evil"), filepath.Join(filepath.Dir(dir), "evil")} {
 			if _, err := os.Lstat(path); err == nil {
-				t.Errorf("%s: wrote %s", name, path)
+				t.Errorf("%s: wrote %s outside, want an error", name, path)
 			}
 		}
 	}
@@ -470,7 +470,7 @@ func TestUnpackSetsOwner(t *testing.T) {
 			t.Fatal(err)
 		}
 		if uid, gid := ids(info); uid != 65534 || gid != 65533 {
-			t.Errorf("%s belongs to %d:%d", p, uid, gid)
+			t.Errorf("%s belongs to %d:%d, want 65534:65533", p, uid, gid)
 		}
 	}
 }

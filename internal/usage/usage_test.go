@@ -19,7 +19,7 @@ func sample(at time.Duration, values map[usage.Kind]float64) usage.Sample {
 	return s
 }
 
-// A ring has the samples of the last hour and no more, in their order, however long it is used.
+// A ring has the samples of the last hour and no more, in order, however long it is used.
 func TestRingKeepsAnHour(t *testing.T) {
 	var r usage.Ring
 	const every = 5 * time.Second
@@ -28,48 +28,48 @@ func TestRingKeepsAnHour(t *testing.T) {
 		last = time.Duration(i) * every
 		values := map[usage.Kind]float64{usage.CPU: float64(i)}
 		if i > 1500 {
-			values[usage.GPU] = 7 // known late
+			values[usage.GPU] = 7 // known from a later sample on
 		}
 		r.Add(sample(last, values))
 	}
 	p := r.Points(epoch.Add(last))
 	if n := len(p.At); n != 720 {
-		t.Fatalf("%d samples, want those of an hour: 720", n)
+		t.Fatalf("got %d samples, want 720, those of an hour", n)
 	}
 	for i, at := range p.At {
 		if i > 0 && at.Sub(p.At[i-1]) != every {
-			t.Fatalf("sample %d is %s after the one before", i, at.Sub(p.At[i-1]))
+			t.Fatalf("sample %d is %s after the one before, want %s", i, at.Sub(p.At[i-1]), every)
 		}
 		if want := float64(2000 - 720 + i); p.Columns[usage.CPU][i] != want {
-			t.Fatalf("sample %d: %g CPUs, want %g", i, p.Columns[usage.CPU][i], want)
+			t.Fatalf("sample %d: got %g CPUs, want %g", i, p.Columns[usage.CPU][i], want)
 		}
 		if known := usage.Known(p.Columns[usage.GPU][i]); known != (2000-720+i > 1500) {
-			t.Fatalf("sample %d: the GPU is known: %t", i, known)
+			t.Fatalf("sample %d: the GPU is known: got %t, want the opposite", i, known)
 		}
 	}
 	if p.Columns[usage.Memory] != nil {
-		t.Error("memory was never known")
+		t.Error("memory was never known and has a column")
 	}
 	if p := r.Points(epoch.Add(last + 2*time.Hour)); len(p.At) != 0 {
-		t.Errorf("%d samples of two hours ago", len(p.At))
+		t.Errorf("got %d samples of two hours ago, want 0", len(p.At))
 	}
 }
 
-// A clock that is set back begins a ring anew: no sample is in the future of the next one.
-func TestRingAfterTheClockWasSetBack(t *testing.T) {
+// After the clock was set back a ring begins again, so that no sample is later than the next one.
+func TestRingBeginsAgainAfterTheClockWasSetBack(t *testing.T) {
 	var r usage.Ring
 	for i := range 800 {
 		r.Add(sample(time.Duration(i)*time.Second, map[usage.Kind]float64{usage.CPU: 1}))
 	}
 	r.Add(sample(-time.Hour, map[usage.Kind]float64{usage.CPU: 2}))
 	if p := r.Points(epoch.Add(-time.Hour)); len(p.At) != 1 || p.Columns[usage.CPU][0] != 2 {
-		t.Errorf("points: %+v", p)
+		t.Errorf("got points %+v, want the last one alone", p)
 	}
 }
 
-// A fold has at most 120 points however long a task runs, its mean is that of all samples, and a time without samples is
-// not known.
-func TestFold(t *testing.T) {
+// A fold has at most 120 points however long a task runs, its mean is that of all samples, and a time without samples
+// is unknown.
+func TestFoldHasFewPointsAndTheTrueMean(t *testing.T) {
 	for _, length := range []time.Duration{time.Minute, 10 * time.Minute, time.Hour, 30 * 24 * time.Hour} {
 		f := usage.NewFold(epoch, 5*time.Second)
 		n, sum := 0, 0.0
@@ -81,13 +81,13 @@ func TestFold(t *testing.T) {
 		r := f.Report()
 		s := r.Series[usage.CPU]
 		if len(s.Points) > usage.MaxPoints || r.Samples != uint64(n) || s.Known != uint64(n) {
-			t.Errorf("%s: %d points of %d samples", length, len(s.Points), r.Samples)
+			t.Errorf("%s: got %d points of %d samples, want at most %d of %d", length, len(s.Points), r.Samples, usage.MaxPoints, n)
 		}
 		if covered := time.Duration(len(s.Points)) * r.Step; covered < length-r.Step || covered > length+r.Step {
-			t.Errorf("%s: the points cover %s", length, covered)
+			t.Errorf("%s: the points cover %s, want all", length, covered)
 		}
 		if math.Abs(s.Mean-sum/float64(n)) > 1e-9 || s.Max != 9 {
-			t.Errorf("%s: mean %g, max %g", length, s.Mean, s.Max)
+			t.Errorf("%s: got mean %g, max %g, want %g, 9", length, s.Mean, s.Max, sum/float64(n))
 		}
 		if r.Series[usage.GPU].Known != 0 || usage.Known(r.Series[usage.GPU].Mean) {
 			t.Errorf("%s: the GPU is known", length)
@@ -97,11 +97,11 @@ func TestFold(t *testing.T) {
 	f.Add(sample(0, map[usage.Kind]float64{usage.CPU: 1}))
 	f.Add(sample(20*time.Second, map[usage.Kind]float64{usage.CPU: 3}))
 	if p := f.Report().Series[usage.CPU].Points; len(p) != 5 || p[0] != 1 || usage.Known(p[1]) || p[4] != 3 {
-		t.Errorf("points with a gap: %v", p)
+		t.Errorf("points with a gap: got %v, want unknown values in the gap", p)
 	}
 }
 
-// full returns a report that needs the most bytes.
+// full returns a report of the greatest size.
 func full() usage.Report {
 	f := usage.NewFold(epoch, 5*time.Second)
 	for i := range usage.MaxPoints {
@@ -116,19 +116,19 @@ func full() usage.Report {
 	return r
 }
 
-// The largest report fits into what may travel with a result.
-func TestReportFits(t *testing.T) {
+// The largest report fits into the space that a result has for it.
+func TestLargestReportFits(t *testing.T) {
 	if usage.MaxBytes != job.UsageBytes {
-		t.Errorf("a report may have %d bytes, a result %d", usage.MaxBytes, job.UsageBytes)
+		t.Errorf("a report may have %d bytes, want %d as in a result", usage.MaxBytes, job.UsageBytes)
 	}
 	b, err := full().Encode()
 	if err != nil || len(b) > usage.MaxBytes {
-		t.Fatalf("%d bytes, %v", len(b), err)
+		t.Fatalf("got %d bytes, %v, want at most usage.MaxBytes", len(b), err)
 	}
 	t.Logf("the largest report has %d bytes", len(b))
 }
 
-func TestReportRoundTrip(t *testing.T) {
+func TestReportSurvivesEncoding(t *testing.T) {
 	f := usage.NewFold(epoch, 5*time.Second)
 	f.Add(sample(0, map[usage.Kind]float64{usage.CPU: 0.5, usage.Memory: 1 << 30}))
 	f.Add(sample(10*time.Second, map[usage.Kind]float64{usage.CPU: 2, usage.Memory: 3 << 30, usage.GPU: 0}))
@@ -143,18 +143,18 @@ func TestReportRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got.CPU != 12.345 || usage.Known(got.Read) || got.Samples != 2 || got.Step != 5*time.Second {
-		t.Errorf("report: %+v", got)
+		t.Errorf("got report %+v, want the same values", got)
 	}
 	cpu, zero := got.Series[usage.CPU], got.Series[usage.GPU]
 	if cpu.Mean != 1.25 || cpu.Max != 2 || len(cpu.Points) != 3 || cpu.Points[0] != 0.5 || usage.Known(cpu.Points[1]) || cpu.Points[2] != 2 {
-		t.Errorf("CPU: %+v", cpu)
+		t.Errorf("CPU: got %+v, want the same values", cpu)
 	}
 	if zero.Known != 1 || zero.Mean != 0 || zero.Points[2] != 0 || usage.Known(zero.Points[0]) {
-		t.Errorf("a GPU of 0 percent is not the same as an unknown one: %+v", zero)
+		t.Errorf("a GPU at 0 percent: got %+v, want it other than unknown", zero)
 	}
 }
 
-// Whatever bytes come from another host, a report is within its bounds, and encoded again it is one.
+// Whatever bytes another host sends, an accepted report is within its bounds, and can be encoded again.
 func FuzzReport(f *testing.F) {
 	b, err := full().Encode()
 	if err != nil {
@@ -169,20 +169,20 @@ func FuzzReport(f *testing.F) {
 			return
 		}
 		if len(b) > usage.MaxBytes || r.Samples == 0 || r.Step <= 0 {
-			t.Fatalf("%d bytes: %+v", len(b), r)
+			t.Fatalf("got %d bytes: %+v, want a report in bounds", len(b), r)
 		}
 		for _, total := range []float64{r.CPU, r.Read, r.Written} {
 			if total < 0 || math.IsInf(total, 0) {
-				t.Fatalf("total %g", total)
+				t.Fatalf("got total %g, want a finite one", total)
 			}
 		}
 		for k, s := range r.Series {
 			if len(s.Points) > usage.MaxPoints || s.Known > r.Samples || s.Known == 0 && usage.Known(s.Max) {
-				t.Fatalf("%s: %+v", usage.Kind(k), s)
+				t.Fatalf("%s: got %+v, want values in bounds", usage.Kind(k), s)
 			}
 			for _, p := range append([]float64{s.Max, s.Mean}, s.Points...) {
 				if usage.Known(p) && !(p >= 0 && p < 1<<61) {
-					t.Fatalf("%s: value %g", usage.Kind(k), p)
+					t.Fatalf("%s: got value %g, want one in bounds", usage.Kind(k), p)
 				}
 			}
 		}

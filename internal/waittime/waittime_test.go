@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// Percentiles of the sum of two daemons are at most a tenth above the true ones, and never below or above the longest.
-func TestQuantiles(t *testing.T) {
+// Percentiles of the sum of two daemons are at most a tenth above the true ones, and never below them or above the
+// longest wait.
+func TestQuantilesAreAtMostATenthTooHigh(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	now := time.Unix(1_700_000_000, 0)
 	var a, b Hour
@@ -30,16 +31,17 @@ func TestQuantiles(t *testing.T) {
 		want := max(all[max(0, int(part*float64(len(all)))-1)], shortest)
 		got, ok := sum.Quantile(part)
 		if !ok || got < want || float64(got) > 1.101*float64(want) {
-			t.Errorf("quantile %v = %s, %v, want %s", part, got, ok, want)
+			t.Errorf("quantile %v: got %s, %v, want %s or at most a tenth more", part, got, ok, want)
 		}
 	}
 	if sum.Total() != 10_000 || sum.Longest != all[len(all)-1] {
-		t.Errorf("%d waits, the longest %s, want %s", sum.Total(), sum.Longest, all[len(all)-1])
+		t.Errorf("got %d waits, the longest %s, want 10000, %s", sum.Total(), sum.Longest, all[len(all)-1])
 	}
 }
 
-// An hour later the waits are forgotten, and 55 minutes later they are not. Clocks that are set back count nothing twice.
-func TestHour(t *testing.T) {
+// An hour later the waits are forgotten, and 55 minutes later they are not. After a clock was set back nothing counts
+// twice.
+func TestWaitsAreForgottenAfterAnHour(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	var h Hour
 	h.Add(now, time.Minute)
@@ -47,17 +49,17 @@ func TestHour(t *testing.T) {
 	for after, want := range map[time.Duration]int64{0: 1, 30 * time.Minute: 2, 59 * time.Minute: 2, 66 * time.Minute: 1, 97 * time.Minute: 0, 1000 * time.Hour: 0, -time.Hour: 0} {
 		c := h.Counts(now.Add(after))
 		if n := c.Total(); n != want {
-			t.Errorf("after %s %d waits, want %d", after, n, want)
+			t.Errorf("after %s: got %d waits, want %d", after, n, want)
 		}
 	}
 	none := h.Counts(now.Add(1000 * time.Hour))
 	if _, ok := none.Quantile(0.5); ok || none.Longest != 0 {
-		t.Errorf("of no waits: %+v", none)
+		t.Errorf("of no waits: got %+v, want none", none)
 	}
 }
 
-// What is sent arrives, and what cannot be true is not believed.
-func TestValid(t *testing.T) {
+// What is sent arrives, and impossible counts are not valid.
+func TestImpossibleCountsAreInvalid(t *testing.T) {
 	var h Hour
 	now := time.Unix(1_700_000_000, 0)
 	h.Add(now, 0)
@@ -69,10 +71,10 @@ func TestValid(t *testing.T) {
 	}
 	var back Counts
 	if err := json.Unmarshal(text, &back); err != nil || back.Total() != 2 || back.Longest != c.Longest || !back.Valid() {
-		t.Errorf("%s: %+v, %v", text, back, err)
+		t.Errorf("%s: got %+v, %v, want the same counts", text, back, err)
 	}
 	if d, _ := back.Quantile(1); d != 400*24*time.Hour {
-		t.Errorf("the longest is %s", d)
+		t.Errorf("the longest wait: got %s, want 400 days", d)
 	}
 	for _, bad := range []Counts{
 		{Of: map[int]int64{-1: 1}},
@@ -84,10 +86,10 @@ func TestValid(t *testing.T) {
 		{Longest: time.Hour},
 	} {
 		if bad.Valid() {
-			t.Errorf("%+v is valid", bad)
+			t.Errorf("%+v is valid, want an error", bad)
 		}
 	}
 	if !(&Counts{}).Valid() {
-		t.Error("none is not valid")
+		t.Error("empty counts are not valid")
 	}
 }

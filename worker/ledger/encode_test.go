@@ -50,7 +50,7 @@ func newFile(s job.Spec) *job.File {
 	return f
 }
 
-func TestHeldRoundTrip(t *testing.T) {
+func TestHeldRecordsSurviveEncoding(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := anyHeld.Draw(t, "record")
 		b, err := proto.Marshal(heldPB(&r))
@@ -80,7 +80,7 @@ func FuzzDecodeHeld(f *testing.F) {
 			return
 		}
 		if heldPB(&r); r.Attempt.Valid() != nil {
-			t.Fatalf("read %+v", r)
+			t.Fatalf("read %+v, want a valid attempt", r)
 		}
 	})
 }

@@ -26,9 +26,9 @@ func held(n int, f *job.File) contract.Record {
 	return contract.Record{Attempt: job.Attempt{Job: job.NewID(1, 1), Task: n, N: 1}, Phase: contract.PhaseStarted, File: f}
 }
 
-// A job file has one row as long as any record has it, whatever is saved in which order, and whenever the ledger is
+// A job file has one row as long as any record has it, in whatever order records are saved, and whenever the ledger is
 // loaded again.
-func TestFilesOfRecords(t *testing.T) {
+func TestJobFileStaysAsLongAsARecordHasIt(t *testing.T) {
 	s := open(t, vfs.NewMem())
 	all := []*job.File{nil, newFile(job.Spec{Name: "a"}), newFile(job.Spec{Name: "b"}), newFile(job.Spec{Name: "c"})}
 	rapid.Check(t, func(t *rapid.T) {
@@ -68,21 +68,21 @@ func TestFilesOfRecords(t *testing.T) {
 			for _, r := range records {
 				f, there := want[r.Attempt]
 				if !there || (f == nil) != (r.File == nil) || f != nil && f.Digest() != r.File.Digest() {
-					t.Fatalf("%s has the file %v, want %v", r.Attempt, r.File, f)
+					t.Fatalf("%s: got the file %v, want %v", r.Attempt, r.File, f)
 				}
 				if f != nil {
 					distinct[f.Digest()] = true
 				}
 			}
 			if n := rowsOfFiles(t, s); len(records) != len(want) || n != len(distinct) {
-				t.Fatalf("%d records and %d files on disk, want %d and %d", len(records), n, len(want), len(distinct))
+				t.Fatalf("got %d records and %d files on disk, want %d and %d", len(records), n, len(want), len(distinct))
 			}
 		}
 	})
 }
 
 // 10,000 tasks of a job write its job file once.
-func TestFileIsWrittenOnce(t *testing.T) {
+func TestJobFileIsWrittenOnce(t *testing.T) {
 	s := open(t, vfs.NewMem())
 	l := New(s)
 	if _, _, err := l.Load(); err != nil {

@@ -1,6 +1,6 @@
 package door
 
-// What the door bears: many tabs, and strangers who hold on to it.
+// The load that the door bears: many tabs, and strangers who keep connections open.
 
 import (
 	"bufio"
@@ -31,13 +31,14 @@ func (s *setting) stream(ctx context.Context) *http.Response {
 		s.t.Fatal(err)
 	}
 	if line, err := bufio.NewReader(resp.Body).ReadString('\n'); err != nil || line != "event: open\n" {
-		s.t.Fatalf("the stream begins with %q, %v", line, err)
+		s.t.Fatalf("the stream begins with %q, %v, want an open event", line, err)
 	}
 	return resp
 }
 
-// 300 tabs have a stream each, for an hour. Others are served meanwhile, and a tab that goes leaves nothing behind.
-func TestManyTabs(t *testing.T) {
+// 300 tabs have a stream each, for an hour. Other requests are served meanwhile, and a tab that closes leaves nothing
+// behind.
+func TestManyTabsLeaveTheDoorResponsive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var streams atomic.Int64
 		s := open(t, func(w http.ResponseWriter, r *http.Request) {
@@ -66,10 +67,10 @@ func TestManyTabs(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		if n := streams.Load(); n != tabs {
-			t.Errorf("%d streams are open after an hour", n)
+			t.Errorf("got %d open streams after an hour, want %d", n, tabs)
 		}
 		if a := s.ask("GET", "/v1/jobs", ""); a.StatusCode != http.StatusOK {
-			t.Errorf("another request: %d", a.StatusCode)
+			t.Errorf("another request: got status %d, want 200", a.StatusCode)
 		}
 		leave()
 		for _, resp := range open {
@@ -77,13 +78,13 @@ func TestManyTabs(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := streams.Load(); n != 0 {
-			t.Errorf("%d streams are open for tabs that are gone", n)
+			t.Errorf("got %d open streams for tabs that are gone, want 0", n)
 		}
 	})
 }
 
-// A tab that does not read is given up.
-func TestTabThatDoesNotRead(t *testing.T) {
+// A tab that does not read is disconnected.
+func TestTabThatDoesNotReadIsDisconnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gone, flood := make(chan time.Duration, 1), make(chan struct{})
 		s := open(t, func(w http.ResponseWriter, r *http.Request) {
@@ -99,18 +100,18 @@ func TestTabThatDoesNotRead(t *testing.T) {
 			gone <- time.Since(began)
 		})
 		defer s.stream(t.Context()).Body.Close()
-		// The proxy flushes the first words in a goroutine of its own, and with the lock of later writes. If one of these held
-		// the lock, the bubble's time would stand still.
+		// The proxy flushes the first bytes in a goroutine of its own, which shares a lock with later writes. If one of
+		// these held the lock, the bubble's time would stand still.
 		synctest.Wait()
 		close(flood)
 		if took := <-gone; took < writeWait || took > 2*writeWait {
-			t.Errorf("it was given up after %s", took)
+			t.Errorf("the tab was disconnected after %s, want %v to %v", took, writeWait, 2*writeWait)
 		}
 	})
 }
 
-// Who says nothing, or little, is closed in seconds.
-func TestSlowStrangers(t *testing.T) {
+// A client that sends nothing, or little, is disconnected in seconds.
+func TestSlowStrangersAreDisconnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, nothing)
 		for name, text := range map[string]string{
@@ -126,16 +127,16 @@ func TestSlowStrangers(t *testing.T) {
 			go io.WriteString(c, text)
 			_, _ = io.Copy(io.Discard, c)
 			if took := time.Since(began); took > bodyTimeout+time.Second {
-				t.Errorf("%s: closed after %s", name, took)
+				t.Errorf("%s: closed after %s, want at most %v", name, took, bodyTimeout+time.Second)
 			}
 			c.Close()
 		}
 	})
 }
 
-// Strangers with many connections close each other's. A browser that has shown the secret keeps its own, and one that
-// comes gets in.
-func TestManyStrangers(t *testing.T) {
+// Strangers with many connections displace each other. A browser that has shown the secret keeps its connection, and
+// one that arrives gets one.
+func TestManyStrangersKeepNoBrowserOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		s := open(t, func(w http.ResponseWriter, r *http.Request) {
@@ -156,11 +157,11 @@ func TestManyStrangers(t *testing.T) {
 			all = append(all, c)
 		}
 		if a := s.ask("GET", "/v1/jobs", ""); a.StatusCode != http.StatusOK {
-			t.Errorf("a browser that comes: %d", a.StatusCode)
+			t.Errorf("a browser that arrives: got status %d, want 200", a.StatusCode)
 		}
 		close(release)
 		if text, err := io.ReadAll(mine.Body); err != nil || string(text) != "end" {
-			t.Errorf("the stream of before: %q, %v", text, err)
+			t.Errorf("the earlier stream: got %q, %v, want its end", text, err)
 		}
 		mine.Body.Close()
 		for _, c := range all {
@@ -169,12 +170,12 @@ func TestManyStrangers(t *testing.T) {
 	})
 }
 
-// A page opens a WebSocket with a ticket: of ours, for this target, once.
-func TestSocket(t *testing.T) {
+// A page opens a WebSocket with a ticket of this door, for this target, once.
+func TestWebSocketNeedsATicketOfTheDoor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, func(w http.ResponseWriter, r *http.Request) {
 			if h := r.Header; h.Get("Origin") != "" || h.Get("Authorization") != "" || h.Get("Sec-Websocket-Protocol") != "" {
-				t.Errorf("the daemon got %v", h)
+				t.Errorf("the daemon got %v, want no origin, secret or ticket", h)
 			}
 			c, err := websocket.Accept(w, r, nil)
 			if err != nil {
@@ -193,7 +194,7 @@ func TestSocket(t *testing.T) {
 			a := s.ask("POST", pathTickets, `{"target":"`+target+`"}`)
 			var text string
 			if _, err := fmt.Sscanf(a.body, `{"ticket":"%26s`, &text); err != nil || a.StatusCode != http.StatusCreated {
-				t.Fatalf("%d %s %v", a.StatusCode, a.body, err)
+				t.Fatalf("got %d %s %v, want a ticket", a.StatusCode, a.body, err)
 			}
 			return text
 		}
@@ -211,13 +212,13 @@ func TestSocket(t *testing.T) {
 		mine := ticket()
 		c, err := dial(target, here, mine)
 		if err != nil || c.Subprotocol() != "muster" {
-			t.Fatalf("with a ticket: %v", err)
+			t.Fatalf("with a ticket: got %v, want no error", err)
 		}
 		if err := c.Write(t.Context(), websocket.MessageText, []byte("hello")); err != nil {
 			t.Error(err)
 		}
 		if _, m, err := c.Read(t.Context()); err != nil || string(m) != "echo hello" {
-			t.Errorf("Read = %q, %v", m, err)
+			t.Errorf("Read = %q, %v, want %q", m, err, "echo hello")
 		}
 		c.CloseNow()
 		s.reached()
@@ -226,19 +227,19 @@ func TestSocket(t *testing.T) {
 			"another origin": {target, "http://127.0.0.1:4001", ticket()}, "no origin": {target, "", ticket()},
 		} {
 			if _, err := dial(x[0], x[1], x[2]); err == nil || err.Error() == "no answer" {
-				t.Errorf("%s: %v", name, err)
+				t.Errorf("%s: got %v, want a refusal", name, err)
 			}
 		}
 		if a := s.ask("GET", target, "", "Connection", "Upgrade", "Upgrade", "h2c", "Sec-Websocket-Protocol", "muster.ticket."+ticket()); a.StatusCode != http.StatusUnauthorized {
-			t.Errorf("another protocol: %d", a.StatusCode)
+			t.Errorf("another protocol: status %d, want 401", a.StatusCode)
 		}
 		for _, body := range []string{"", "{}", `{"target":"http://evil.example/v1/"}`, `{"target":"/peer/v1/x"}`} {
 			if a := s.ask("POST", pathTickets, body); a.StatusCode != http.StatusUnprocessableEntity {
-				t.Errorf("a ticket for %q: %d", body, a.StatusCode)
+				t.Errorf("a ticket for %q: status %d, want 422", body, a.StatusCode)
 			}
 		}
 		if got := s.reached(); len(got) > 0 {
-			t.Errorf("the daemon was asked %q", got)
+			t.Errorf("the daemon got requests %q, want none", got)
 		}
 	})
 }

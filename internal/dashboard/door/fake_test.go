@@ -1,6 +1,6 @@
 package door
 
-// A door in memory, a daemon behind it, and a browser before it.
+// A door in memory, between a daemon and a browser.
 
 import (
 	"bytes"
@@ -66,7 +66,7 @@ type setting struct {
 	notices []string        // guarded by mu
 }
 
-// open runs a door before a daemon with this handler, until the test ends.
+// open runs a door for a daemon with this handler, until the test ends.
 func open(t *testing.T, daemon http.HandlerFunc) *setting {
 	t.Helper()
 	s := &setting{t: t, wire: newWire()}
@@ -164,7 +164,7 @@ func (s *setting) newCode() string {
 	}
 	_, code, ok := strings.Cut(address, here+"/#code=")
 	if !ok {
-		s.t.Fatalf("the address is %s", address)
+		s.t.Fatalf("the address is %s, want one with a code", address)
 	}
 	return code
 }

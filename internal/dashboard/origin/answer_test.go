@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestHarden(t *testing.T) {
+func TestHardenSetsSecurityHeaders(t *testing.T) {
 	h := http.Header{"X-Content-Type-Options": {"none"}}
 	Harden(h)
 	for k, want := range map[string]string{
@@ -14,24 +14,24 @@ func TestHarden(t *testing.T) {
 		"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin", "X-Frame-Options": "DENY",
 	} {
 		if got := h.Get(k); got != want {
-			t.Errorf("%s: %q, want %q", k, got, want)
+			t.Errorf("%s: got %q, want %q", k, got, want)
 		}
 	}
 	policy := h.Get("Content-Security-Policy")
 	for _, want := range []string{"default-src 'none'", "sandbox", "frame-ancestors 'none'"} {
 		if !strings.Contains(policy, want) {
-			t.Errorf("the policy %q has no %s", policy, want)
+			t.Errorf("the policy is %q, want it with %s", policy, want)
 		}
 	}
 	own := http.Header{"Content-Security-Policy": {"mine"}, "Cache-Control": {"no-cache"}}
 	Harden(own)
 	if own.Get("Content-Security-Policy") != "mine" || own.Get("Cache-Control") != "no-cache" {
-		t.Errorf("what an answer says itself is overwritten: %v", own)
+		t.Errorf("headers of the answer itself were overwritten: %v", own)
 	}
 }
 
-// An answer of a hostile daemon is data, whatever it says of itself.
-func TestClean(t *testing.T) {
+// An answer of a hostile daemon is data, whatever its headers say.
+func TestCleanMakesHostileAnswersData(t *testing.T) {
 	for kind, want := range map[string]string{
 		"application/json":                     "application/json",
 		"application/problem+json":             "application/problem+json",
@@ -61,24 +61,24 @@ func TestClean(t *testing.T) {
 			got += ", saved"
 		}
 		if got != want || a.Header.Get("Muster-End") != "7" || a.Header.Get("X-Content-Type-Options") != "nosniff" {
-			t.Errorf("%q becomes %q, want %q: %v", kind, got, want, a.Header)
+			t.Errorf("%q: got %q, want %q: %v", kind, got, want, a.Header)
 		}
 		for k, v := range a.Header {
 			if v[0] == "evil" {
-				t.Errorf("%s stays", k)
+				t.Errorf("%s was passed on, want it removed", k)
 			}
 		}
 	}
 }
 
-func TestAttach(t *testing.T) {
+func TestAttachCleansTheFileName(t *testing.T) {
 	for name, want := range map[string]string{
 		"a.1.tar": "a.1.tar", "x\"; filename=\"y.html": "x___filename__y.html", "../../.bashrc": "_.._.bashrc", "a\r\nSet-Cookie: x": "a__Set-Cookie__x", "é": "_",
 	} {
 		h := http.Header{}
 		Attach(h, "application/x-tar", name)
 		if got := h.Get("Content-Disposition"); got != `attachment; filename="`+want+`"` {
-			t.Errorf("%q: %s, want %s", name, got, want)
+			t.Errorf("%q: got %s, want %s", name, got, want)
 		}
 	}
 }

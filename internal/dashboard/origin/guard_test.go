@@ -42,8 +42,8 @@ func status(err error) int {
 	return http.StatusOK
 }
 
-// Each check is needed: a request with one thing wrong is refused.
-func TestGuard(t *testing.T) {
+// Each check is needed: a request with one wrong part is refused.
+func TestGuardRefusesRequestsOfOtherOrigins(t *testing.T) {
 	door := Guard{Names: Loopback, Port: "4000"}
 	for name, c := range map[string]struct {
 		method string
@@ -84,20 +84,21 @@ func TestGuard(t *testing.T) {
 		"no browser, by its name":         {"GET", []string{"User-Agent", "Mozilla/5.0 Chrome/150", "Origin", "", "Sec-Fetch-Site", ""}, 200},
 	} {
 		if got := status(door.Check(ask(t, c.method, c.change...), false)); got != c.want {
-			t.Errorf("%s: %d, want %d", name, got, c.want)
+			t.Errorf("%s: got %d, want %d", name, got, c.want)
 		}
 	}
 	for _, header := range []string{"Origin", "Sec-Fetch-Site"} {
 		r := ask(t, "GET")
 		r.Header.Add(header, r.Header.Get(header))
 		if got := status(door.Check(r, false)); got != http.StatusForbidden {
-			t.Errorf("two headers %s: %d", header, got)
+			t.Errorf("two headers %s: got %d, want 403", header, got)
 		}
 	}
 }
 
-// A link on another site may lead to the page, in a tab of its own. It may not embed it, or send it anything.
-func TestVisit(t *testing.T) {
+// A link on another site may lead to the page, in a tab of its own. The other site may not embed the page, or send it
+// anything.
+func TestLinkFromAnotherSiteMayOnlyOpenThePage(t *testing.T) {
 	door := Guard{Names: Loopback, Port: "4000"}
 	link := []string{"Origin", "", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"}
 	for name, c := range map[string]struct {
@@ -113,13 +114,13 @@ func TestVisit(t *testing.T) {
 		"by a name that leads here": {"GET", []string{"Host", "evil.example:4000"}, 403},
 	} {
 		if got := status(door.Check(ask(t, c.method, append(append([]string{}, link...), c.change...)...), true)); got != c.want {
-			t.Errorf("%s: %d, want %d", name, got, c.want)
+			t.Errorf("%s: got %d, want %d", name, got, c.want)
 		}
 	}
 }
 
-// A daemon with a token is asked by its addresses and by names that the settings have.
-func TestGuardOfADaemon(t *testing.T) {
+// A daemon with a token answers at its addresses and at the names in its settings.
+func TestGuardAcceptsTheDaemonsNames(t *testing.T) {
 	g := Guard{Names: append([]string{"gpu.example"}, Loopback...), Addresses: true, Proxied: []string{"gpu.example"}}
 	for name, c := range map[string]struct {
 		host, origin string
@@ -141,7 +142,7 @@ func TestGuardOfADaemon(t *testing.T) {
 			r.TLS = &tls.ConnectionState{}
 		}
 		if got := status(g.Check(r, false)); got != c.want {
-			t.Errorf("%s: %d, want %d", name, got, c.want)
+			t.Errorf("%s: got %d, want %d", name, got, c.want)
 		}
 	}
 }

@@ -1,6 +1,6 @@
 package ui
 
-// The dashboard in Debian's Chromium, before a daemon that answers what a test wants.
+// The dashboard in Debian's Chromium, with a daemon that answers what a test wants.
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 	"github.com/musterhq/muster/internal/testkit/needtest"
 )
 
-// daemon answers the requests of the dashboard. What it does not know is not found.
+// daemon answers the requests of the dashboard. Unknown requests get status 404.
 type daemon map[string]http.HandlerFunc
 
 func (d daemon) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -46,11 +46,11 @@ func says(document any) http.HandlerFunc {
 	}
 }
 
-// page opens a page before a daemon. Without a browser the test is skipped.
+// page opens a page of a daemon. Without a browser the test is skipped.
 func page(t *testing.T, d daemon, path string) context.Context {
 	t.Helper()
 	program := needtest.Browser(t)
-	dir := t.TempDir() // before the browser, which is to have left when it is removed
+	dir := t.TempDir() // made before the browser, which must have ended when it is removed
 	server := httptest.NewServer(d)
 	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
 	tab, stop := chromium.New(t.Context(), program, dir, 1280, 800, nil)
@@ -84,7 +84,7 @@ func until(t *testing.T, tab context.Context, expression string) {
 	t.Fatalf("%s was never true; the page is %s", expression, eval[string](t, tab, "document.documentElement.innerText"))
 }
 
-// nodes is a listing of nodes with these GPUs, 50 a rack.
+// nodes is a listing of nodes with these GPUs, 50 in each rack.
 func nodes(n int, gpus ...any) any {
 	var all []any
 	for i := range n {
@@ -96,27 +96,28 @@ func nodes(n int, gpus ...any) any {
 	return map[string]any{"items": all}
 }
 
-// A list of thousands of nodes has the rows that are seen, whichever these are: a table of all is laid out anew with each change.
-func TestManyNodes(t *testing.T) {
+// A list of thousands of nodes draws only the rows on the screen, wherever it is scrolled to: drawing all rows would
+// take too long at each change.
+func TestListOfManyNodesDrawsVisibleRows(t *testing.T) {
 	const all = 3000
 	tab := page(t, daemon{"/v1/nodes": says(nodes(all))}, "/nodes")
 	until(t, tab, "document.body.innerText.includes('node-0000')")
 	const rows = "document.querySelectorAll('[data-row]').length"
 	if n := eval[int](t, tab, rows); n < 10 || n > 60 {
-		t.Errorf("%d of %d rows are drawn", n, all)
+		t.Errorf("got %d of %d rows drawn, want 10 to 60", n, all)
 	}
 	eval[bool](t, tab, "document.querySelector('[role=table]').scrollTop = 1e9, true")
 	until(t, tab, "document.body.innerText.includes('node-2999')")
 	if n := eval[int](t, tab, rows); n > 60 {
-		t.Errorf("at the end %d of %d rows are drawn", n, all)
+		t.Errorf("at the end: got %d of %d rows drawn, want at most 60", n, all)
 	}
 	if said := eval[string](t, tab, "document.querySelector('[role=table]').getAttribute('aria-rowcount')"); said != fmt.Sprint(all+1) {
-		t.Errorf("the table says that it has %s rows", said)
+		t.Errorf("got aria-rowcount %s, want %d", said, all+1)
 	}
 }
 
-// The topology of many nodes is drawn in parts, so that the tab is not held up.
-func TestTopologyInParts(t *testing.T) {
+// The topology of many nodes is drawn in parts, so that the tab stays responsive.
+func TestTopologyIsDrawnInParts(t *testing.T) {
 	const all = 1000
 	watched := make(chan struct{})
 	tab := page(t, daemon{"/v1/nodes": func(w http.ResponseWriter, r *http.Request) {
@@ -133,15 +134,15 @@ func TestTopologyInParts(t *testing.T) {
 	close(watched)
 	until(t, tab, fmt.Sprintf("%s === %d", drawn, all))
 	if most := eval[int](t, tab, "most"); most > 50 {
-		t.Errorf("%d nodes were drawn at once", most)
+		t.Errorf("got %d nodes drawn at once, want at most 50", most)
 	}
 	if text := eval[string](t, tab, "document.querySelector('.tree').innerText"); !strings.Contains(text, "rack r19 50 nodes") {
-		t.Errorf("the topology is %q", text)
+		t.Errorf("the topology is %q, want rack r19 with 50 nodes", text)
 	}
 }
 
-// What is not there yet is loading, and not none.
-func TestLatestChangesLoad(t *testing.T) {
+// Data that has not arrived is shown as loading, and not as none.
+func TestLatestChangesAreShownAsLoading(t *testing.T) {
 	arrived := make(chan struct{})
 	tab := page(t, daemon{"/v1/jobs": func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("state") == "" {
@@ -156,7 +157,7 @@ func TestLatestChangesLoad(t *testing.T) {
 	const changes = "document.querySelector('[aria-labelledby=o-new]')?.innerText || ''"
 	until(t, tab, "Boolean("+changes+")")
 	if text := eval[string](t, tab, changes); !strings.Contains(text, "Loading") || strings.Contains(text, "Nothing") {
-		t.Errorf("before they are loaded the changes are %q", text)
+		t.Errorf("before they are loaded: got the changes %q, want Loading", text)
 	}
 	close(arrived)
 	until(t, tab, "("+changes+").includes('Nothing yet.')")

@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// Times of a job are shown by the clock of the browser, however far the clock of its owner is ahead, which only listings tell.
-func TestTimesOfAClockThatIsOff(t *testing.T) {
+// Times of a job are shown by the clock of the browser, however far the clock of its owner is ahead. Only listings have
+// that difference.
+func TestTimesAreByTheClockOfTheBrowser(t *testing.T) {
 	tab := page(t, daemon{}, "/")
 	got := eval[[]string](t, tab, `(async () => { `+modules+`
 		const { listed, slim } = await load('joblist.js'), { here } = await load('format.js');

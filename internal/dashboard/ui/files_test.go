@@ -18,7 +18,7 @@ import (
 // code are the files that a browser runs or draws with.
 var code = []string{".js", ".mjs", ".css", ".html", ".svg"}
 
-// maxCode bounds the dashboard as it travels, the terminal included, which is loaded only when it is used.
+// maxCode bounds the compressed dashboard, with the terminal, which is loaded only when it is used.
 const maxCode = 250 << 10
 
 // each calls do with the files of the dashboard.
@@ -46,8 +46,8 @@ func isCode(name string) bool {
 	return false
 }
 
-// What was taken from others is what they published.
-func TestVendored(t *testing.T) {
+// Vendored files are the published ones.
+func TestVendoredFilesAreThePublishedOnes(t *testing.T) {
 	list, err := fs.ReadFile(files, "files/vendor/VENDORED.txt")
 	if err != nil {
 		t.Fatal(err)
@@ -85,11 +85,11 @@ func TestVendored(t *testing.T) {
 		}
 	})
 	if seen != len(known) || seen == 0 {
-		t.Errorf("VENDORED.txt lists %d files, there are %d", len(known), seen)
+		t.Errorf("VENDORED.txt lists %d files, want %d", len(known), seen)
 	}
 }
 
-func TestSize(t *testing.T) {
+func TestDashboardIsSmall(t *testing.T) {
 	total := 0
 	each(t, func(name string, text []byte) {
 		if !isCode(name) {
@@ -115,14 +115,14 @@ func TestSize(t *testing.T) {
 var (
 	comment   = regexp.MustCompile(`(?s)/\*.*?\*/|(?m)(^|[\s;,{}()])//[^\n]*|#\s*sourceMappingURL[^\n]*`)
 	elsewhere = regexp.MustCompile(`https?://[^\s"'\x60)]+`)
-	// Names of XML languages, which nobody loads.
+	// Names of XML languages, which nothing loads.
 	languages = []string{"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xhtml", "http://www.w3.org/1998/Math/MathML"}
-	// What would make code or markup of text.
+	// Calls that turn text into code or markup.
 	dangerous = regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|dangerouslySetInnerHTML|document\.write|srcdoc|\beval\(|new Function|DOMParser|\sstyle="|javascript:`)
 )
 
-// Nothing is loaded from elsewhere: the dashboard works without a net.
-func TestNothingFromElsewhere(t *testing.T) {
+// Nothing is loaded from other hosts: the dashboard works without the internet.
+func TestDashboardLoadsNothingFromElsewhere(t *testing.T) {
 	each(t, func(name string, text []byte) {
 		if !isCode(name) {
 			return
@@ -134,27 +134,27 @@ func TestNothingFromElsewhere(t *testing.T) {
 					continue addresses
 				}
 			}
-			t.Errorf("%s names the address %s", name, a)
+			t.Errorf("%s names the address %s, want none of other hosts", name, a)
 		}
 	})
 }
 
-// What tasks and people write never becomes markup or code.
-func TestTextStaysText(t *testing.T) {
+// Texts of tasks and users never become markup or code.
+func TestTextsNeverBecomeMarkup(t *testing.T) {
 	each(t, func(name string, text []byte) {
 		if !isCode(name) || strings.HasPrefix(name, "vendor/") {
 			return
 		}
 		if found := dangerous.FindString(string(text)); found != "" {
-			t.Errorf("%s uses %q", name, found)
+			t.Errorf("%s uses %q, want an empty text", name, found)
 		}
 	})
 }
 
 var imports = regexp.MustCompile(`(?m)^(?:import|export)\b[^'"\n]*?['"](\.[^'"]+)['"]`)
 
-// The page names all modules that it needs at once, so that a browser does not find them one after the other.
-func TestPreloaded(t *testing.T) {
+// The page names all modules that it needs at once, so that a browser does not find them one after another.
+func TestPageNamesAllItsModules(t *testing.T) {
 	page, err := fs.ReadFile(files, "files/index.html")
 	if err != nil {
 		t.Fatal(err)
@@ -175,7 +175,7 @@ func TestPreloaded(t *testing.T) {
 		}
 	}
 	if len(needed) < 20 {
-		t.Fatalf("only %d modules were found", len(needed))
+		t.Fatalf("got %d modules, want at least 20", len(needed))
 	}
 	for name := range needed {
 		if !bytes.Contains(page, fmt.Appendf(nil, `<link rel="modulepreload" href="/ui/-/%s">`, name)) {
@@ -189,13 +189,13 @@ func TestPreloaded(t *testing.T) {
 	}
 }
 
-// All modules are correct, and import only what there is.
-func TestModules(t *testing.T) {
+// All modules are correct, and import only what exists.
+func TestModulesAreCorrect(t *testing.T) {
 	tools, err := filepath.Abs("../../tools/go.mod")
 	if err != nil {
 		t.Fatal(err)
 	}
-	// On a new machine this loads and builds esbuild, and go says so on its standard error.
+	// On a new machine this loads and builds esbuild, and go reports that on its standard error.
 	esbuild, err := exec.CommandContext(t.Context(), "go", "tool", "-modfile="+tools, "-n", "esbuild").Output()
 	if err != nil {
 		t.Fatalf("go tool esbuild: %v", err)
@@ -204,6 +204,6 @@ func TestModules(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), strings.TrimSpace(string(esbuild)), "--bundle", "--splitting", "--format=esm", "--log-level=warning", "--outdir="+out, "files/app.js")
 	text, err := cmd.CombinedOutput()
 	if err != nil || len(text) > 0 {
-		t.Errorf("esbuild: %v\n%s", err, text)
+		t.Errorf("esbuild: %v\n%s\nwant 0", err, text)
 	}
 }

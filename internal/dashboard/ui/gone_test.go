@@ -1,6 +1,6 @@
 package ui
 
-// What the dashboard says of a daemon that is gone, and of one that does not know what another daemon knows.
+// What the dashboard shows when a daemon does not answer, and when a daemon has no answer from another one.
 
 import (
 	"encoding/json"
@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// A door that finds no daemon answers with 502: the page is grey, and says what the door says.
-func TestDaemonGone(t *testing.T) {
+// A door that reaches no daemon answers with 502: the page turns grey, and shows the text of the door.
+func TestPageSaysThatItsDaemonIsSilent(t *testing.T) {
 	var status atomic.Int64
 	status.Store(http.StatusOK)
 	tab := page(t, daemon{"/v1/users": func(w http.ResponseWriter, r *http.Request) {
@@ -30,16 +30,16 @@ func TestDaemonGone(t *testing.T) {
 	eval[bool](t, tab, ask)
 	until(t, tab, "document.querySelector('.fresh').innerText.includes('/run/x.sock')")
 	if eval[bool](t, tab, "Boolean(document.querySelector('.banner'))") {
-		t.Error("a daemon that says that another one does not answer is taken to be gone")
+		t.Error("the page says that its daemon is gone, though another one does not answer")
 	}
 
 	status.Store(http.StatusBadGateway)
 	eval[bool](t, tab, ask)
 	until(t, tab, "Boolean(document.querySelector('.banner'))")
 	if text := eval[string](t, tab, "document.querySelector('.banner').innerText"); !strings.Contains(text, "no daemon answers on /run/x.sock") {
-		t.Errorf("the banner says %q", text)
+		t.Errorf("the banner is %q, want the text of the door", text)
 	}
 	if !eval[bool](t, tab, "document.querySelector('main').classList.contains('stale')") {
-		t.Error("old data looks like new")
+		t.Error("old data is not marked")
 	}
 }

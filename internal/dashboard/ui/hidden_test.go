@@ -1,6 +1,6 @@
 package ui
 
-// What a tab does that nobody sees, and when it is seen again.
+// What a hidden tab does, and what it does when it is visible again.
 
 import (
 	"fmt"
@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// What is asked for again and again is not asked for in a hidden tab, and at once when the tab is seen again.
-func TestHiddenAsksNothing(t *testing.T) {
+// Data that is requested periodically is not requested in a hidden tab, and at once when the tab is visible again.
+func TestHiddenTabRequestsNothing(t *testing.T) {
 	tab := page(t, daemon{}, "/")
 	got := eval[struct{ Seen, Hidden, Again, Ended int }](t, tab, `(async () => { `+modules+`
 		const { again } = await load('api.js');
@@ -32,12 +32,12 @@ func TestHiddenAsksNothing(t *testing.T) {
 		return { Seen, Hidden, Again, Ended: await count(() => look(false)) };
 	})()`)
 	if got.Seen == 0 || got.Hidden != 0 || got.Again == 0 || got.Ended != 0 {
-		t.Errorf("a tab asked %d times when it was seen, %d when it was hidden, %d when it was seen again, and %d after the end", got.Seen, got.Hidden, got.Again, got.Ended)
+		t.Errorf("got %d requests while visible, %d while hidden, %d when visible again, and %d after the end, want some, 0, some, 0", got.Seen, got.Hidden, got.Again, got.Ended)
 	}
 }
 
-// Whose jobs hold GPUs is asked for anew when events were missed.
-func TestHoldersAfterGap(t *testing.T) {
+// The holders of GPUs are requested again when events were missed.
+func TestHoldersAreRequestedAfterAGap(t *testing.T) {
 	gap := make(chan struct{})
 	var late atomic.Bool
 	tab := page(t, daemon{
@@ -68,8 +68,8 @@ func TestHoldersAfterGap(t *testing.T) {
 	until(t, tab, "("+users+").includes('ben')")
 }
 
-// A tab that stays open while jobs come keeps a bounded number of them, the newest.
-func TestJobsAreBounded(t *testing.T) {
+// A tab that stays open while jobs arrive keeps a bounded number of them, the newest.
+func TestJobsOfATabAreBounded(t *testing.T) {
 	tab := page(t, daemon{}, "/users")
 	got := eval[struct {
 		Most, Kept   int
@@ -87,6 +87,6 @@ func TestJobsAreBounded(t *testing.T) {
 		return { Most: MOST, Kept: jobs.length, Done: done, First: jobs[0].id, Final: jobs[jobs.length - 1].id };
 	})()`)
 	if got.Kept != got.Most || got.Done || got.First != fmt.Sprintf("1-%d", got.Most+99) || got.Final != "1-100" {
-		t.Errorf("after %d jobs and 100 more the tab has %+v", got.Most, got)
+		t.Errorf("after %d jobs and 100 more: got %+v, want the newest ones", got.Most, got)
 	}
 }

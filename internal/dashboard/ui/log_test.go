@@ -6,11 +6,12 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// modules are those of the page, for tests of them alone.
+// modules are those of the page, for tests of single modules.
 const modules = `const load = (name) => import(document.querySelector('script[type=module]').src.replace('app.js', name));`
 
-// A log that is followed comes through one buffer, whole and in order: one for each piece is more than a browser collects.
-func TestLogThroughOneBuffer(t *testing.T) {
+// A log that is followed is read through one buffer, completely and in order: a buffer for each piece is more than a
+// browser collects.
+func TestLogIsReadThroughOneBuffer(t *testing.T) {
 	tab := page(t, daemon{}, "/")
 	got := eval[struct {
 		Size, Rows, Pieces, Lent int
@@ -49,15 +50,15 @@ func TestLogThroughOneBuffer(t *testing.T) {
 		return { Size: log.size, Rows: log.rows, Pieces: pieces, Lent: lent, Wrong: wrong, Last: text.decode(log.buf.subarray(...log.bounds(log.rows - 1))) };
 	})()`)
 	if got.Size != 512*65536 || got.Rows < 1000 || got.Wrong != "" || got.Last != "000000002097151" {
-		t.Errorf("the log is %+v", got)
+		t.Errorf("got the log %+v, want all of it in order", got)
 	}
 	if got.Pieces == 0 || got.Lent != got.Pieces {
-		t.Errorf("%d of %d pieces were read into a buffer that was there", got.Lent, got.Pieces)
+		t.Errorf("got %d of %d pieces read into the present buffer, want all", got.Lent, got.Pieces)
 	}
 }
 
-// What tells where rows begin is kept when rows are forgotten, and survives a row as long as all that is kept.
-func TestLogRows(t *testing.T) {
+// The positions of rows are kept when rows are dropped, and survive a row that is as long as all that is kept.
+func TestRowsOfALogStayCorrectWhenDropped(t *testing.T) {
 	tab := page(t, daemon{}, "/")
 	same := eval[bool](t, tab, `(async () => { `+modules+`
 		const { Indexer } = await load('ansi.js'), lines = new Uint8Array(200000).fill(10), index = new Indexer(100);
@@ -69,7 +70,7 @@ func TestLogRows(t *testing.T) {
 		return index.count === 200000 && index.offsets === offsets && index.styles === styles && styles.length === most && index.offsets[199999] === 199999;
 	})()`)
 	if !same {
-		t.Error("rows that were forgotten left memory behind, or are wrong")
+		t.Error("dropped rows left memory behind, or are wrong")
 	}
 	rows, err := chromedp.Run(tab, chromedp.Evaluate[[]int](`(async () => { `+modules+`
 		const { Indexer } = await load('ansi.js'), index = new Indexer(100), b = new Uint8Array(4096).fill(0);
@@ -80,6 +81,6 @@ func TestLogRows(t *testing.T) {
 		return [forgotten, index.count, ...index.offsets.subarray(0, index.count)];
 	})()`, chromedp.EvalAwaitPromise))
 	if err != nil || len(rows) != 4 || rows[0] != 0 || rows[1] != 2 || rows[2] != 49 || rows[3] != 51 {
-		t.Errorf("after the front of a long row is forgotten the rows are %v: %v", rows, err)
+		t.Errorf("after the front of a long row was dropped: got rows %v: %v, want 0, 2, 49 and 51", rows, err)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// What has a page that is not there is a browser that asks for one. Programs, files and the routes of a daemon have not.
-func TestMissing(t *testing.T) {
+// A browser that asks for a missing page gets one. Programs, and requests for files and routes of a daemon, do not.
+func TestOnlyBrowsersGetAMissingPage(t *testing.T) {
 	const browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 	for _, c := range []struct {
 		method, path, accept string
@@ -37,13 +37,13 @@ func TestMissing(t *testing.T) {
 		r := httptest.NewRequestWithContext(t.Context(), c.method, c.path, nil)
 		r.Header.Set("Accept", c.accept)
 		if got := IsMissing(r); got != c.want {
-			t.Errorf("%s %s, Accept %q: %t", c.method, c.path, c.accept, got)
+			t.Errorf("%s %s, Accept %q: got %t, want %t", c.method, c.path, c.accept, got, c.want)
 		}
 	}
 }
 
-// The page that is not there is the dashboard itself, with its policy; it is not taken for the dashboard later.
-func TestServeMissing(t *testing.T) {
+// The answer for a missing page is the dashboard itself, with its policy; it is not cached as the dashboard.
+func TestMissingPageIsTheDashboard(t *testing.T) {
 	page := get(t, "/")
 	for _, method := range []string{http.MethodGet, http.MethodHead} {
 		w := httptest.NewRecorder()
@@ -52,10 +52,10 @@ func TestServeMissing(t *testing.T) {
 		ServeMissing(w, r)
 		h := w.Header()
 		if w.Code != http.StatusNotFound || h.Get("Content-Security-Policy") != page.Header.Get("Content-Security-Policy") || !strings.HasPrefix(h.Get("Content-Type"), "text/html") || h.Get("Etag") != "" {
-			t.Errorf("%s: %d %v", method, w.Code, h)
+			t.Errorf("%s: got %d %v, want 404 with the policy and no ETag", method, w.Code, h)
 		}
 		if got := w.Body.String(); (got == text(t, get(t, "/").Body)) != (method == http.MethodGet) {
-			t.Errorf("%s: the body has %d bytes", method, len(got))
+			t.Errorf("%s: got a body of %d bytes, want the page for GET only", method, len(got))
 		}
 	}
 }

@@ -1,6 +1,6 @@
 package ui
 
-// What the rows of listings say.
+// The contents of the rows of listings.
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 )
 
 // The row of a job says how it ended, how many of its tasks failed, and the GPUs that it holds, as `muster jobs` does.
-func TestRowsOfJobs(t *testing.T) {
+func TestRowsOfJobsShowEndsAndGPUs(t *testing.T) {
 	job := func(name, state, array string, more map[string]any) map[string]any {
 		j := map[string]any{"id": "1-" + name, "name": name, "user": "amy", "state": state, "reason": "", "nodes": 1, "array": array, "submitted_at": "2026-01-02T03:04:05Z", "task_count": 1, "exit_code": nil, "resources": map[string]any{"cpus": 1}}
 		maps.Copy(j, more)
@@ -30,13 +30,13 @@ func TestRowsOfJobs(t *testing.T) {
 		}
 		gpus, where := cell("gp"), cell("where")
 		if gpus != want.gpus || where != want.where {
-			t.Errorf("row %d: %q GPUs, %q; want %q, %q", i, gpus, where, want.gpus, want.where)
+			t.Errorf("row %d: got %q GPUs, %q; want %q, %q", i, gpus, where, want.gpus, want.where)
 		}
 	}
 }
 
-// Of a node that does not answer nobody knows what runs there.
-func TestSilentNode(t *testing.T) {
+// For a node that does not answer it is unknown what runs there.
+func TestTasksOfASilentNodeAreUnknown(t *testing.T) {
 	n := map[string]any{
 		"id": "id0", "name": "n0", "state": "suspect", "detail": "it does not answer", "seen_at": "2026-01-02T03:04:05Z", "labels": map[string]string{}, "signed_labels": map[string]string{}, "worker": true,
 		"gpus": []any{}, "cpus": 8, "memory": 1 << 30, "running": 0, "free": map[string]any{"cpus": 0, "memory": 0}, "drivers": []string{"exec", "input", "signed"}, "addrs": []string{},
@@ -45,12 +45,12 @@ func TestSilentNode(t *testing.T) {
 	until(t, tab, "document.body.innerText.includes('Not known.')")
 	text := eval[string](t, tab, "document.querySelector('main').innerText")
 	if strings.Contains(text, "Nothing runs") || !strings.Contains(text, "it was last heard from") || strings.Contains(text, "input") {
-		t.Errorf("the page is %q", text)
+		t.Errorf("the page is %q, want that this is not known", text)
 	}
 }
 
-// On a phone no word pushes the number beside it off the screen.
-func TestCountsOnPhone(t *testing.T) {
+// On a phone no word moves the number beside it off the screen.
+func TestNumbersFitAPhone(t *testing.T) {
 	var waiting []any
 	for i, reason := range []string{"Held", "Held", "DependencyNeverSatisfied"} {
 		waiting = append(waiting, map[string]any{"id": fmt.Sprintf("1-%d", i), "name": "x", "reason": reason, "state": "PENDING", "user": "amy", "submitted_at": "2026-01-02T03:04:05Z"})
@@ -65,12 +65,12 @@ func TestCountsOnPhone(t *testing.T) {
 	}
 	until(t, tab, "document.body.innerText.includes('Why jobs wait')")
 	if right := eval[float64](t, tab, "Math.max(...[...document.querySelectorAll('.counts b')].map((b) => b.getBoundingClientRect().right))"); right > 390 {
-		t.Errorf("a number ends at pixel %.0f of 390", right)
+		t.Errorf("a number ends at pixel %.0f, want at most 390", right)
 	}
 }
 
-// Without a GPU in the cluster nothing pretends that there are some, or that this is not known.
-func TestWithoutGPUs(t *testing.T) {
+// Without a GPU in the cluster nothing suggests that there are some, or that this is unknown.
+func TestClusterWithoutGPUsShowsNone(t *testing.T) {
 	some := map[string]any{"total": 8, "free": 7}
 	tab := page(t, daemon{
 		"/v1/nodes": says(nodes(2)),
@@ -78,17 +78,17 @@ func TestWithoutGPUs(t *testing.T) {
 	}, "/")
 	until(t, tab, "Boolean(document.querySelector('table.capacity'))")
 	if row := eval[string](t, tab, "document.querySelector('table.capacity tbody tr').innerText"); strings.Join(strings.Fields(row), " ") != "GPUs 0 0 – –" {
-		t.Errorf("the row of GPUs is %q", row)
+		t.Errorf("the row of GPUs is %q, want zeros", row)
 	}
 	eval[bool](t, tab, "document.querySelector('nav a[href=\"/gpus\"]').click() || true")
 	until(t, tab, "document.body.innerText.includes('No node of this cluster has a GPU.')")
 	if n := eval[int](t, tab, "document.querySelectorAll('.legend, .filter, .detail').length"); n > 0 {
-		t.Errorf("the page has %d parts that are about GPUs", n)
+		t.Errorf("got %d parts about GPUs, want 0", n)
 	}
 }
 
-// What a node or a job has used is shown, and what of it nobody knows is not 0.
-func TestUnknownUsage(t *testing.T) {
+// The use of a node or a job is shown, and unknown values are not 0.
+func TestUnknownUsageIsNotZero(t *testing.T) {
 	list, _ := nodes(1).(map[string]any)["items"].([]any)
 	n, _ := list[0].(map[string]any)
 	n["usage"] = map[string]any{"cpus": nil, "memory": 1 << 30}
@@ -101,11 +101,11 @@ func TestUnknownUsage(t *testing.T) {
 	const fact = "[...document.querySelectorAll('.facts div')].find((d) => d.innerText.startsWith('%s'))?.innerText.replace(/\\s+/g, ' ') || ''"
 	until(t, tab, "Boolean(document.querySelector('.facts'))")
 	if text := eval[string](t, tab, fmt.Sprintf(fact, "In use")); text != "In use 1.0 GiB" {
-		t.Errorf("the node says %q", text)
+		t.Errorf("the node: got %q, want only the memory", text)
 	}
 	eval[bool](t, tab, "history.pushState(null, '', '/jobs/1-1'), dispatchEvent(new PopStateEvent('popstate')), true")
 	until(t, tab, "("+fmt.Sprintf(fact, "Used")+").includes('CPU')")
 	if text := eval[string](t, tab, fmt.Sprintf(fact, "Used")); text != "Used 1m 00s of CPU time (50 % of what it held)" {
-		t.Errorf("the job says %q", text)
+		t.Errorf("the job: got %q, want only the CPU time", text)
 	}
 }

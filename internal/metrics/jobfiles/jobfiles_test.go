@@ -31,17 +31,17 @@ func want(t *testing.T, dir string, files map[string]string) {
 	got := content(t, dir)
 	for name, text := range files {
 		if had, there := got[name]; !there || had != text {
-			t.Errorf("%s has %q (there: %t), want %q", name, had, there, text)
+			t.Errorf("%s: got %q (exists: %t), want %q", name, had, there, text)
 		}
 		delete(got, name)
 	}
 	if len(got) > 0 {
-		t.Errorf("there are more files: %q", got)
+		t.Errorf("got more files %q, want none", got)
 	}
 }
 
-// What an earlier life of the daemon has left is true again, and what is not of GPUs stays.
-func TestWrite(t *testing.T) {
+// Files of an earlier run of the daemon are corrected, and files that are not about GPUs stay.
+func TestWriteCorrectsEarlierFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "b")
 	if err := Write(dir, map[string][]job.ID{"0": {"j1"}, "1.7": {"j2", "j3"}, "2": nil}); err != nil {
 		t.Fatal(err)
@@ -61,12 +61,12 @@ func TestWrite(t *testing.T) {
 	want(t, dir, map[string]string{"0": "j4\n", "notes": "mine", "4.1.1": "mine", "9": ""})
 	info, err := os.Stat(filepath.Join(dir, "0"))
 	if err != nil || info.Mode().Perm() != 0o644 {
-		t.Errorf("mode %v, %v: other accounts must be able to read it", info.Mode(), err)
+		t.Errorf("got mode %v, %v, want 0644, so that other accounts can read it", info.Mode(), err)
 	}
 }
 
 // A reader never sees a part of a file: the name belongs to the old file or to the new one.
-func TestReplacedAtOnce(t *testing.T) {
+func TestFilesAreReplacedAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	if err := Write(dir, map[string][]job.ID{"0": {"j1"}}); err != nil {
 		t.Fatal(err)
@@ -81,12 +81,12 @@ func TestReplacedAtOnce(t *testing.T) {
 	}
 	was := make([]byte, 100)
 	if n, _ := open.Read(was); string(was[:n]) != "j1\n" {
-		t.Errorf("an open file has become %q", was[:n])
+		t.Errorf("an open file has changed: got %q, want j1", was[:n])
 	}
 }
 
-// A file that cannot be replaced does not keep the others from being true.
-func TestOneFails(t *testing.T) {
+// A file that cannot be replaced does not prevent the correction of the others.
+func TestFailureOfOneFileDoesNotStopTheOthers(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "1", "x"), 0o700); err != nil {
 		t.Fatal(err)
@@ -96,22 +96,22 @@ func TestOneFails(t *testing.T) {
 	}
 	got := content(t, dir)
 	if got["0"] != "a\n" || got["2"] != "c\n" {
-		t.Errorf("%q", got)
+		t.Errorf("got %q, want the other two files", got)
 	}
 }
 
-func TestName(t *testing.T) {
+func TestNameIsTheIndexAndTheInstance(t *testing.T) {
 	for want, d := range map[string]gpu.Device{
 		"3":    {Index: 3},
 		"3.11": {Index: 3, Parent: "GPU-x", Instance: "11"},
 	} {
 		if got := Name(d); got != want {
-			t.Errorf("%q, want %q", got, want)
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 	for _, d := range []gpu.Device{{Index: -1}, {Index: 1, Parent: "GPU-x"}, {Index: 1, Parent: "GPU-x", Instance: "../x"}} {
 		if got := Name(d); got != "" {
-			t.Errorf("%+v is named %q", d, got)
+			t.Errorf("%+v: got the name %q, want none", d, got)
 		}
 	}
 }

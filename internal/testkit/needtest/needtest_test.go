@@ -9,7 +9,7 @@ import (
 	"github.com/musterhq/muster/internal/testkit/exetest"
 )
 
-// half makes programs that are there, and fail with a message when they are used.
+// half makes programs that exist, and fail with a message when they are used.
 func half(t *testing.T, programs ...string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -22,8 +22,8 @@ func half(t *testing.T, programs ...string) {
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
-// Each need is found to be missing if its program is there in half, or not at all.
-func TestHalfInstalled(t *testing.T) {
+// Each need is reported missing if its program fails, or does not exist.
+func TestFailingProgramsAreMissing(t *testing.T) {
 	compiler := func(name string, headers ...string) func() error {
 		return func() error {
 			return within(func(dir string) error { _, err := compile(dir, name, emptyMain, headers...); return err })
@@ -31,7 +31,7 @@ func TestHalfInstalled(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		probe    func() error
-		programs []string // each may be there in half
+		programs []string // each of them may fail
 	}{
 		"program":  {func() error { return runs("jq", "--version") }, []string{"jq"}},
 		"compiler": {compiler("gcc", "stdio.h"), []string{"gcc"}},
@@ -41,17 +41,17 @@ func TestHalfInstalled(t *testing.T) {
 		"hosts":    {hosts, []string{"ip", "nsenter", "unshare", "hostname"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			whole := c.probe() // also where it is not whole, a half must not make it so
+			whole := c.probe() // also where it is not complete, a failing program must not make it so
 			t.Logf("on this machine: %v", whole)
 			for _, p := range c.programs {
 				t.Run(p, func(t *testing.T) {
 					half(t, p)
 					err := c.probe()
 					if err == nil {
-						t.Fatalf("with half of %s nothing is missing", p)
+						t.Fatalf("with a failing %s nothing is missing, want an error", p)
 					}
 					if whole == nil && !strings.Contains(err.Error(), p+" is here in half") {
-						t.Errorf("with half of %s: %v, which does not say what it said", p, err)
+						t.Errorf("with a failing %s: got %v, want the message of the program", p, err)
 					}
 				})
 			}
@@ -59,7 +59,7 @@ func TestHalfInstalled(t *testing.T) {
 				t.Setenv("PATH", t.TempDir())
 				t.Setenv("MUSTER_CHROMIUM", "")
 				if err := c.probe(); err == nil {
-					t.Error("without any program nothing is missing")
+					t.Error("without any program nothing is missing, want an error")
 				}
 			})
 		})
@@ -67,19 +67,19 @@ func TestHalfInstalled(t *testing.T) {
 }
 
 // A compiler without a header is not enough.
-func TestHeaderIsMissing(t *testing.T) {
+func TestMissingHeaderIsReported(t *testing.T) {
 	Headers(t, "gcc", "stdio.h")
 	err := within(func(dir string) error {
 		_, err := compile(dir, "gcc", emptyMain, "stdio.h", "there-is-none.h")
 		return err
 	})
 	if err == nil || !strings.Contains(err.Error(), "there-is-none.h") {
-		t.Errorf("a header that does not exist: %v", err)
+		t.Errorf("a header that does not exist: got %v, want an error with it", err)
 	}
 }
 
-// A test whose need is missing is skipped, with a reason that says what to install; and the probe runs once.
-func TestSkips(t *testing.T) {
+// A test whose need is missing is skipped, with a reason that says what to install. The check runs once.
+func TestMissingNeedSkipsTheTest(t *testing.T) {
 	probed := 0
 	for range 2 {
 		ran := false
@@ -97,6 +97,6 @@ func TestSkips(t *testing.T) {
 		}
 	}
 	if probed != 1 {
-		t.Errorf("%d probes, want 1", probed)
+		t.Errorf("got %d checks, want 1", probed)
 	}
 }

@@ -25,7 +25,7 @@ import (
 	"github.com/musterhq/muster/p2p/wirepb"
 )
 
-// honest takes part with what a daemon has, and tells what it gets.
+// honest takes part as a daemon does, and records what it receives.
 type honest struct {
 	up, down chan job.Peer
 	got      chan any
@@ -56,9 +56,9 @@ func (s served) SetStreamHandler(id protocol.ID, serve network.StreamHandler) {
 
 func (s served) RolesOf(id peer.ID) p2p.Roles { return s.table.Grants.Of(id) }
 
-// TestRogueIsHeard checks that what the hostile peer sends arrives: in a session that it opens or accepts, over HTTP, on
-// the topic and in the DHT. Tests that expect a refusal would otherwise prove nothing.
-func TestRogueIsHeard(t *testing.T) {
+// TestMessagesOfTheRogueArrive checks that the messages of the hostile peer arrive: in a session that it opens or accepts, over
+// HTTP, on the topic and in the DHT. Tests that expect a refusal would otherwise prove nothing.
+func TestMessagesOfTheRogueArrive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nw := p2ptest.New(t, 2, p2ptest.Options{})
 		r := rogue.On(t, nw.Hosts[1])
@@ -91,33 +91,33 @@ func TestRogueIsHeard(t *testing.T) {
 		s := r.Session(good.Peer())
 		must(t, s.Send(&wirepb.Release{Offer: 7}))
 		if got := <-h.got; got != (contract.Release{Offer: 7}) {
-			t.Errorf("got %v", got)
+			t.Errorf("got %v, want the release of offer 7", got)
 		}
 		if _, err := s.Write([]byte{0xff, 0xff, 0xff, 0xff}); err != nil {
 			t.Fatal(err)
 		}
 		if !s.Ended(time.Minute) {
-			t.Error("the session goes on after a broken frame")
+			t.Error("the session goes on after a malformed frame")
 		}
 		<-h.down
 		sessions.Want(r.ID())
 		s = r.Accept()
 		must(t, s.Send(&wirepb.Release{Offer: 8}))
 		if got := <-h.got; got != (contract.Release{Offer: 8}) {
-			t.Errorf("got %v", got)
+			t.Errorf("got %v, want the release of offer 8", got)
 		}
 		reply, err := r.HTTP(http.MethodPost, good.Peer(), "/v1/jobs", rogue.Operator("amy"), "{}")
 		if got := <-h.got; err != nil || reply.Status != http.StatusTeapot || got != "amy" {
-			t.Errorf("HTTP: %v, %v, %v", reply, err, got)
+			t.Errorf("HTTP: got %v, %v, %v, want 418 and amy", reply, err, got)
 		}
 		r.Announce(1, 3, "cpu")
 		if got, ok := (<-h.got).(gossip.Announcement); !ok || got.Sessions != 3 || got.Wants[0].Class != "cpu" {
-			t.Errorf("announced %v", got)
+			t.Errorf("announced: got %v, want 3 sessions and the class cpu", got)
 		}
 		r.Advertise("h100")
 		time.Sleep(time.Minute)
 		if p := <-table.Find(t.Context(), "h100", 1); p != r.ID() {
-			t.Errorf("found %q", p)
+			t.Errorf("found %q, want %q", p, r.ID())
 		}
 	})
 }

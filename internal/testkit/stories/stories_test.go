@@ -28,14 +28,14 @@ func tell(text string) string {
 	})
 }
 
-func TestTell(t *testing.T) {
+func TestOutcomesAreWrittenBelowTheirCommands(t *testing.T) {
 	want := "# Only words.\n\n# A comment.\nadd a b n=2 for=3s of=4KiB\nadd c\n----\nadd a,b\nadd c\n"
 	if got := tell(text); got != want || tell(got) != want {
-		t.Fatalf("told\n%s", got)
+		t.Fatalf("got\n%s\nwant\n%s", got, want)
 	}
 }
 
-func TestCheck(t *testing.T) {
+func TestCheckRewritesAChangedStory(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "s.txt")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -51,8 +51,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// A story whose outcome has changed says in which block it did first.
-func TestCheckShowsTheBlock(t *testing.T) {
+// The error of a story whose outcome has changed shows the first block that differs.
+func TestCheckShowsTheFirstChangedBlock(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "s.txt")
 	if err := os.WriteFile(file, []byte("# One.\nadd a\n----\nadd a\n\n# Two.\nadd b\n----\nold\n\nadd c\n----\nadd c\n"), 0o600); err != nil {
 		t.Fatal(err)
