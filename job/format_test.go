@@ -22,7 +22,8 @@ var (
 	ownersFields = []string{"default_time", "begin", "dependency", "kill_on_invalid_dep", "project", "max_failures"}
 )
 
-// Each field of a job file is known since a format, so that no field can be added that hosts of earlier versions get unasked.
+// Each field of a job file is known since a format, so that no field can be added that hosts of earlier versions get
+// unasked.
 func TestEveryFieldHasAFormat(t *testing.T) {
 	known := map[string]int{}
 	for _, name := range slices.Concat(firstFields, ownersFields) {
@@ -56,8 +57,8 @@ func TestEveryFieldHasAFormat(t *testing.T) {
 	}
 }
 
-// A job needs the format of the newest field that it sets, and a plain one none; what only the owner needs is not in the file
-// of the tasks.
+// A job needs the format of the newest field that it sets, and a plain one none; what only the owner needs is not in
+// the file of the tasks.
 func TestNeededFormat(t *testing.T) {
 	plain := DefaultSpec()
 	plain.Command, plain.Env = []string{"true"}, map[string]string{"A": "b"}

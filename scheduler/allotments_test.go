@@ -1,7 +1,7 @@
 package scheduler
 
-// Limits of users over the whole cluster: several owners with hosts of their own, and the messages between them, which may take any time,
-// overtake each other, and get lost where the test says so.
+// Limits of users over the whole cluster: several owners with hosts of their own, and the messages between them, which
+// may take any time, overtake each other, and get lost where the test says so.
 
 import (
 	"cmp"

@@ -166,8 +166,8 @@ func resources(o stories.Options) job.Resources {
 	}
 }
 
-// worker NAME cpus=4 mem=8GiB gpus=2 model=h100-80gb store=S rack=r1 [relay=1] [format=2] [boot=B] [fences=no|untold]: a session
-// and its Hello. By default the host fences its tasks.
+// worker NAME cpus=4 mem=8GiB gpus=2 model=h100-80gb store=S rack=r1 [relay=1] [format=2] [boot=B] [fences=no|untold]:
+// a session and its Hello. By default the host fences its tasks.
 func verbWorker(s *story, a []string, o stories.Options) {
 	p := contract.Profile{
 		Name: a[0], CPUs: o.Number("cpus", 4), Memory: o.Size("mem", 0), Store: a[0] + "-disk", Drivers: []string{"exec"}, Worker: true,

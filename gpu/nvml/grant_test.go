@@ -78,7 +78,8 @@ func TestSharesUnderMPS(t *testing.T) {
 	}
 }
 
-// The memory of a share is bounded whether MPS runs or not. A whole GPU, a MIG instance and a simulated share have no such bound.
+// The memory of a share is bounded whether MPS runs or not. A whole GPU, a MIG instance and a simulated share have no
+// such bound.
 func TestMemoryOfShares(t *testing.T) {
 	d, _ := stage(t, &play{})
 	t.Setenv("CUDA_MPS_PIPE_DIRECTORY", t.TempDir())

@@ -1,6 +1,6 @@
 package sim
 
-// What hosts tell of the start of queued offers, and whether it comes true.
+// The forecasts of hosts for queued offers, and whether they come true.
 
 import (
 	"cmp"
@@ -12,21 +12,21 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// outlook is what a host has told of the start of a job.
+// outlook is the forecast of a host for the start of a job.
 type outlook struct {
-	since  time.Duration // when it first said anything
-	by     time.Duration // when the job starts there at the latest; 0: not known
-	shared time.Duration // when it last let others have what it had set aside for the job
-	offer  uint64        // of which it spoke last
+	since  time.Duration // of the first forecast
+	by     time.Duration // the latest start of the job there; 0: unknown
+	shared time.Duration // when it last let others use what it had set aside for the job
+	offer  uint64        // of the last forecast
 	keeps  bool          // it keeps what the job needs by then
 	booked time.Duration // since when it says so
-	shown  time.Duration // since when it shows a start for that offer
-	// due is the first start that it told since the job was first in line everywhere, alone, if that was at dueOf.
+	shown  time.Duration // since when it forecasts a start for that offer
+	// due is the first start that was forecast since the job was first in line everywhere, alone, if that was at dueOf.
 	due, dueOf time.Duration
 }
 
-// foresees sees what a host tells of a queued offer. Nothing is set aside in one turn for longer than it was before in
-// all, but for the first turn (P8).
+// foresees records the forecast of a host for a queued offer. Nothing is set aside in one turn for longer than in all
+// turns before it together, except in the first turn (P8).
 func (w *world) foresees(h *host, f contract.Forecast) {
 	j := w.offerOf[f.Offer]
 	if j == nil {
@@ -71,8 +71,8 @@ func (w *world) foresees(h *host, f contract.Forecast) {
 	}
 }
 
-// sharedSince says whether any of the hosts has let others have what it had set aside for the job since a time, or may do
-// so now.
+// sharedSince reports whether any of the hosts has let others use what it had set aside for the job since a time, or
+// may do so now.
 func (j *work) sharedSince(hosts []*host, at time.Duration) bool {
 	return slices.ContainsFunc(hosts, func(h *host) bool {
 		x := j.outlooks[h]
@@ -80,8 +80,8 @@ func (j *work) sharedSince(hosts []*host, at time.Duration) bool {
 	})
 }
 
-// dueAt returns by when the job, since it is the first in line everywhere, starts at the host according to it; 0: not known, or
-// another host has booked it.
+// dueAt returns the latest start of the job at the host, by the host's forecast since the job is first in line
+// everywhere. It returns 0 if that is unknown, or if another host has booked the job.
 func (j *work) dueAt(h *host) time.Duration {
 	switch x := j.outlooks[h]; {
 	case x == nil, j.newest[h].elsewhere:
@@ -93,9 +93,9 @@ func (j *work) dueAt(h *host) time.Duration {
 	}
 }
 
-// TestBackfillDelaysNoBooking: the jobs of three owners have time limits, and often end before. While a job is the first
-// in line, no host delays the start that it has told for it. The same jobs without limits leave those for all GPUs of a
-// host waiting longer.
+// TestBackfillDelaysNoBooking runs jobs of three owners that have time limits, and often end earlier. While a job is
+// the first in line, no host delays the start that it has forecast for the job. Without limits the same jobs make those
+// for all GPUs of a host wait longer.
 func TestBackfillDelaysNoBooking(t *testing.T) {
 	var took, whole [2]time.Duration // until the last end; mean wait of the jobs for all GPUs of a host
 	for i, limits := range []bool{true, false} {
@@ -117,7 +117,7 @@ func TestBackfillDelaysNoBooking(t *testing.T) {
 			j *work
 			h *host
 		}
-		first := map[told]time.Duration{} // of jobs that were the first in line when they were told
+		first := map[told]time.Duration{} // of jobs that were the first in line at their forecast
 		checked, forecasts := 0, 0
 		w.foreseen = func(j *work, h *host, x *outlook) {
 			forecasts++
@@ -166,19 +166,19 @@ func TestBackfillDelaysNoBooking(t *testing.T) {
 		}
 		whole[i] /= large
 		if limits && checked < 10 {
-			t.Errorf("%d forecasts, only %d were checked to the start", forecasts, checked)
+			t.Errorf("only %[2]d of %[1]d forecasts were checked to the start, want at least 10", forecasts, checked)
 		}
 		t.Logf("limits known: %v; 240 jobs took %v; those for 8 GPUs waited %v; %d forecasts, %d of first jobs came true", limits, took[i], whole[i], forecasts, checked)
 	}
 	if whole[0] >= whole[1] {
-		t.Errorf("the jobs for 8 GPUs wait no longer without limits")
+		t.Errorf("the jobs for 8 GPUs wait no longer without limits than with them")
 	}
 }
 
 // startSlack is the time from the end of a task to the start of the next: messages, disks, and the journal.
 const startSlack = 10 * time.Second
 
-// firstInLine says whether no job that waits and could run at the host was accepted before this one.
+// firstInLine reports whether no waiting job that could run at the host was accepted before this one.
 func (j *work) firstInLine(h *host) bool {
 	return !slices.ContainsFunc(j.world().works, func(k *work) bool {
 		return k != j && k.id != "" && k.state == job.Pending && !k.assigned && k.acceptAt <= j.acceptAt && k.could(h)

@@ -1,6 +1,6 @@
 package sim
 
-// What a simulation costs.
+// The cost of a simulation.
 
 import (
 	"context"
@@ -23,7 +23,7 @@ var (
 	benchLoad   = flag.Float64("sim.load", 0.8, "part of the GPUs that the jobs of BenchmarkWorld keep busy")
 )
 
-// benchJobs are jobs with one GPU for each task, for 1 to 19 minutes, that keep a part of the GPUs busy.
+// benchJobs are jobs with one GPU for each task, of 1 to 19 minutes, that keep a part of the GPUs busy.
 func benchJobs(tasks, array, gpus int, part float64) []load.Job {
 	every := time.Duration(float64(10*time.Minute) * float64(array) / (part * float64(gpus)))
 	var all []load.Job
@@ -41,7 +41,7 @@ func benchJobs(tasks, array, gpus int, part float64) []load.Job {
 	return all
 }
 
-// BenchmarkWorld is a cluster of hosts with 8 GPUs each, and tasks for one GPU.
+// BenchmarkWorld simulates a cluster of hosts with 8 GPUs each, and tasks for one GPU.
 func BenchmarkWorld(b *testing.B) {
 	for b.Loop() {
 		cfg := Config{
@@ -76,7 +76,7 @@ func BenchmarkWorld(b *testing.B) {
 	}
 }
 
-// cpuTime is how much time the process has had on processors: other programs do not disturb it.
+// cpuTime returns the CPU time of the process: other programs do not affect it.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)

@@ -1,6 +1,6 @@
 package sim
 
-// The properties that are checked as things happen.
+// The properties that are checked while the simulation runs.
 
 import (
 	"slices"
@@ -13,19 +13,17 @@ import (
 )
 
 const (
-	// maxOffers bounds the offers of one task to one host in a virtual minute: a
-	// queued one is renewed every 30 s, and one that is refused is tried again
-	// with a pause that doubles from one second.
+	// maxOffers bounds the offers of one task to one host in a virtual minute: a queued one is renewed every 30 s, and
+	// a declined one is tried again with a pause that doubles from one second.
 	maxOffers = 12
-	// fitBound is how soon a job starts that is first in line at an idle host: a
-	// pause after a failure is at most a minute and a quarter.
+	// fitBound is the time within which a job starts that is first in line at an idle host: a pause after a failure is
+	// at most a minute and a quarter.
 	fitBound = 2 * time.Minute
-	// turnBound is how soon it starts where it is first in line everywhere and a
-	// host has got room for it.
+	// turnBound is the time within which a job starts that is first in line everywhere once a host has capacity for it.
 	turnBound = 3 * time.Minute
 )
 
-// starts holds a Start against the journal (R1, R7).
+// starts checks a Start against the journal (R1, R7).
 func (w *world) starts(o *owner, to job.Peer, s contract.Start) {
 	j := w.byID[s.Attempt.Job]
 	if j != nil && j.spec.Nodes > 1 {
@@ -77,7 +75,7 @@ func (w *world) offered(o *owner, h *host, m contract.Offer) {
 	}
 }
 
-// committed sees each record as it enters a journal. A table of the owner's jobs follows the journal.
+// committed sees each record that enters a journal. A table of the owner's jobs follows the journal.
 func (w *world) committed(o *owner, r job.Record, seq uint64, epoch job.Epoch) {
 	over := false
 	if r, ok := r.(job.RequeueRecord); ok {
@@ -109,7 +107,7 @@ func (w *world) committed(o *owner, r job.Record, seq uint64, epoch job.Epoch) {
 			if j.assigned {
 				j.asked = append(j.asked, j.attempt)
 			}
-			if over { // it ages anew, and a cancel before its end is done
+			if over { // it gets a new age, and a cancel before its end has no effect
 				j.cancelled = false
 				j.acceptAt, j.bornAt, j.bornIn = w.now, w.now, o.life
 			}
@@ -136,14 +134,14 @@ func (w *world) inJournal(r job.SubmitRecord) {
 	}
 }
 
-// assigned checks that nothing healthy is run again (P4).
+// assigned checks that no healthy task runs again (P4).
 func (w *world) assigned(o *owner, r job.AssignRecord, moved bool) {
 	j := w.byID[r.Attempt.Job]
 	if j == nil {
 		return
 	}
 	if moved {
-		j.alone, j.turnAt, j.dueBy = 0, w.now, 0 // it has had its turn, whatever comes of it
+		j.alone, j.turnAt, j.dueBy = 0, w.now, 0 // it has had its turn, whatever the result
 		clear(j.newest)
 		w.retried(o, j, r.Node)
 	}
@@ -183,23 +181,23 @@ func (w *world) retried(o *owner, j *work, to job.Peer) {
 	}
 }
 
-// waitsElsewhere says whether the job may wait for another host than this one, where it failed. If it is offered there, it has
-// waited for that long enough.
+// waitsElsewhere reports whether the job may wait for another host than this one, where it failed. If it is offered
+// there, it has waited for that long enough.
 func (j *work) waitsElsewhere(h *host) bool {
 	return j.failedAt(h) && j.newest[h].id == 0 && slices.ContainsFunc(j.world().hosts, func(other *host) bool {
 		return j.could(other) && other.takes(j.owner) && !j.failedAt(other)
 	})
 }
 
-// failedAt says whether the job has failed at the host of itself: an attempt that its user told to end has not, nor one that its
-// owner has written off.
+// failedAt reports whether the job failed at the host by itself: not because its user ended the attempt or its owner
+// wrote it off.
 func (j *work) failedAt(h *host) bool {
 	return slices.ContainsFunc(j.tries, func(p *proc) bool {
 		return p.h == h && p.over && (p.exit.State == job.Failed || p.exit.State == job.Timeout) && !j.spec.Saved(p.exit) && !slices.Contains(j.asked, p.attempt.N) && !slices.Contains(j.lost, p.attempt.N)
 	})
 }
 
-// idleFor is for how long nothing has run at the host.
+// idleFor returns for how long nothing has run at the host.
 func (h *host) idleFor() time.Duration {
 	last := time.Duration(0)
 	for _, j := range h.ref().works {
@@ -216,7 +214,7 @@ func (h *host) idleFor() time.Duration {
 	return h.w.now - last
 }
 
-// unassigned checks that nothing is written off that lives (R4).
+// unassigned checks that no living attempt is written off (R4).
 func (w *world) unassigned(r job.UnassignRecord) {
 	j := w.byID[r.Attempt.Job]
 	if j == nil {
@@ -230,7 +228,7 @@ func (w *world) unassigned(r job.UnassignRecord) {
 	}
 }
 
-// result checks that a journal tells the truth.
+// result checks that the results in a journal are true.
 func (w *world) result(r job.ResultRecord) {
 	j := w.byID[r.Attempt.Job]
 	if j == nil {
@@ -247,7 +245,7 @@ func (w *world) result(r job.ResultRecord) {
 	w.fail("the journal says that %s succeeded, which it did not", r.Attempt)
 }
 
-// saves takes a job's row as its owner has just saved it.
+// saves checks a job's row that its owner has just saved.
 func (w *world) saves(o *owner, id job.ID) {
 	j := w.byID[id]
 	if j == nil {
@@ -265,9 +263,8 @@ func (w *world) saves(o *owner, id job.ID) {
 	}
 }
 
-// checkProc checks what begins (P5): no attempt twice, no task twice at once, no
-// device with two holders, no more CPUs than there are, none beside one that has
-// the host for itself.
+// checkProc checks each process that starts (P5): no attempt starts twice, no task runs twice at once, no device has
+// two holders, the host does not use more CPUs than it has, and nothing runs beside an exclusive task.
 func (w *world) checkProc(p *proc) {
 	h := p.h
 	if p.j == nil {
@@ -327,8 +324,7 @@ func (w *world) checkProc(p *proc) {
 	}
 }
 
-// fenced checks that a task is not ended for want of a lease while its owner
-// and its host can reach each other (P4).
+// fenced checks that a task is not ended for lack of a lease while its owner and its host can reach each other (P4).
 func (w *world) fenced(p *proc) {
 	l := p.j.owner.links[p.h.peer]
 	w.stats.fenced++
@@ -337,7 +333,7 @@ func (w *world) fenced(p *proc) {
 	}
 }
 
-// stopped checks that a healthy task is told to end for a reason (P4).
+// stopped checks that a healthy task is told to end only for a reason (P4).
 func (w *world) stopped(p *proc, reason string) {
 	j := p.work()
 	if p.over || p.killing || j.cancelled || j.spec.Preemptible && strings.HasPrefix(reason, "preempted by") || p.attempt.N <= j.requeued || p.h.draining.On {
@@ -345,14 +341,14 @@ func (w *world) stopped(p *proc, reason string) {
 	}
 	for _, other := range j.tries {
 		if other != p && other.over && other.exit.State == job.Succeeded {
-			return // its work is done already
+			return // its work is already done
 		}
 	}
 	if t := w.tables[j.owner].Job(j.id); t != nil && j.spec.Nodes > 1 && t.Ending(p.attempt.Task) == job.EndsGang {
 		return // another member has ended badly
 	}
 	if j.attempt != p.attempt.N || !j.assigned || j.spec.Nodes > 1 && !w.tables[j.owner].Job(j.id).Brief(p.attempt.Task).Assigned {
-		return // given up; why is checked there
+		return // written off; the reason is checked there
 	}
 	w.fail("P4: %s at %s is told to end: %s", p.attempt, p.h.peer, reason)
 }

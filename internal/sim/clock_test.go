@@ -11,9 +11,9 @@ import (
 // a time.Time with a monotonic reading counts them.
 const to1885 = (1969*365 + 1969/4 - 1969/100 + 1969/400 - (1884*365 + 1884/4 - 1884/100 + 1884/400)) * 86_400
 
-// moment is what time.Now reads on a host whose wall clock is wrong by offset:
-// the wall clock and the monotonic clock each say their own. No call of package
-// time makes such a value; TestMoment proves that this one is read right.
+// moment is the reading of time.Now on a host whose wall clock is wrong by offset: the wall clock and the monotonic
+// clock differ. No function of package time makes such a value. TestClocksOfAWorldReadLikeRealOnes proves that it is
+// read correctly.
 func moment(now, offset time.Duration) time.Time {
 	const hasMonotonic = 1 << 63
 	wall := firstDay*int64(time.Second) + int64(now+offset)

@@ -1,6 +1,6 @@
 package sim
 
-// Faults: what they do to jobs.
+// Faults and their effects on jobs.
 
 import (
 	"context"
@@ -14,19 +14,19 @@ import (
 	"github.com/musterhq/muster/internal/sim/record"
 )
 
-// one is a simulation of one job on two machines, and what happens to its first host.
+// one is a simulation of one job on two machines, and the faults of its first host.
 func one(runs time.Duration, faults ...Fault) Config {
 	return Config{Load: load.Load{Machines: machinesOf(2), Jobs: []load.Job{jobOf(0, 8, 0, runs)}}, Faults: faults}
 }
 
-// first is the machine where the job of such a simulation starts.
+// first returns the machine where the job of such a simulation starts.
 func first(t *testing.T) int {
 	t.Helper()
 	_, log := runs(t, one(time.Minute))
 	return log[0].Alloc[0].Machine
 }
 
-func TestCrash(t *testing.T) {
+func TestTaskOfACrashedHostRunsAgain(t *testing.T) {
 	m := first(t)
 	for what, x := range map[string]struct {
 		checkpoint, kept time.Duration
@@ -35,20 +35,20 @@ func TestCrash(t *testing.T) {
 		cfg.Checkpoint = x.checkpoint
 		r, log := runs(t, cfg)
 		if r.Lost != 1 || r.Starts != 2 || r.Finished != 1 || log[1].Kind != record.Lost {
-			t.Fatalf("%s: %+v\n%v", what, r, log)
+			t.Fatalf("%s: %+v, want 1 lost, 2 starts and 1 finished\n%v", what, r, log)
 		}
 		lost := 4*time.Minute + 30*time.Second - x.kept
 		if (r.LostWork - 8*lost).Abs() > 8*time.Second {
 			t.Errorf("%s: %v of work were lost on 8 GPUs, want %v", what, r.LostWork, 8*lost)
 		}
 		if took := log[3].At - log[2].At; (took - (10*time.Minute - x.kept)).Abs() > time.Second {
-			t.Errorf("%s: the second run took %v", what, took)
+			t.Errorf("%s: the second run took %v, want the rest of the work", what, took)
 		}
 	}
 }
 
-// TestDaemonKilled: tasks go on, and nothing runs twice.
-func TestDaemonKilled(t *testing.T) {
+// TestTasksSurviveTheDeathOfADaemon checks that tasks go on, and nothing runs twice.
+func TestTasksSurviveTheDeathOfADaemon(t *testing.T) {
 	for m := range 2 {
 		r, log := runs(t, one(10*time.Minute, Fault{At: 4 * time.Minute, Kind: Kill, Machine: m, For: 10 * time.Second}))
 		if r.Starts != 1 || r.Lost != 0 || len(log) != 2 {
@@ -57,26 +57,26 @@ func TestDaemonKilled(t *testing.T) {
 	}
 }
 
-// TestSlowHost: ten minutes of work, of which six are done at half the pace.
-func TestSlowHost(t *testing.T) {
+// TestSlowHostStretchesItsWork runs ten minutes of work, of which six are done at half the speed.
+func TestSlowHostStretchesItsWork(t *testing.T) {
 	r, log := runs(t, one(10*time.Minute, Fault{At: 2 * time.Minute, Kind: Slow, Machine: first(t), Speed: 0.5, For: 6 * time.Minute}))
 	if took := log[1].At - log[0].At; r.Starts != 1 || (took-13*time.Minute).Abs() > time.Second {
-		t.Errorf("it took %v", took)
+		t.Errorf("the job took %v, want 13 minutes in one run", took)
 	}
 }
 
-// TestDeviceOut: the task on the GPU fails and runs again, on other GPUs.
-func TestDeviceOut(t *testing.T) {
+// TestTaskOfALostGPURunsAgain checks that the task on the GPU fails and runs again, on other GPUs.
+func TestTaskOfALostGPURunsAgain(t *testing.T) {
 	m := first(t)
 	cfg := one(10*time.Minute, Fault{At: 4 * time.Minute, Kind: DeviceOut, Machine: m, Device: 3})
 	r, log := runs(t, cfg)
 	if r.Lost != 1 || r.Starts != 2 || r.Finished != 1 || r.Rejected != 0 || log[2].Alloc[0].Machine == m {
-		t.Errorf("%+v\n%v", r, log)
+		t.Errorf("got %+v, want 1 lost, 2 starts and 1 finished on the other machine\n%v", r, log)
 	}
 }
 
-// TestLeaveAndJoin: a host that leaves starts nothing, and one that joins takes part from then on.
-func TestLeaveAndJoin(t *testing.T) {
+// TestHostsLeaveAndJoin checks that a host that leaves starts nothing more, and that one that joins takes part from then on.
+func TestHostsLeaveAndJoin(t *testing.T) {
 	var jobs []load.Job
 	for i := range 20 {
 		jobs = append(jobs, jobOf(i, 8, time.Duration(i)*time.Minute, 50*time.Second))
@@ -94,18 +94,19 @@ func TestLeaveAndJoin(t *testing.T) {
 	}
 }
 
-// TestOwnerNeverComesBack: its jobs fail, and later ones go to another scheduler.
-func TestOwnerNeverComesBack(t *testing.T) {
+// TestJobsOfALostOwnerFail checks that the jobs of a lost owner fail, and later ones go to another scheduler.
+func TestJobsOfALostOwnerFail(t *testing.T) {
 	cfg := Config{Load: load.Load{Machines: machinesOf(4), Jobs: someJobs(40, 30*time.Second)}, Schedulers: 2}
 	cfg.Faults = []Fault{{At: 5 * time.Minute, Kind: Crash, Machine: 0}}
 	r, _ := runs(t, cfg)
 	if r.Ended != 40 || r.Rejected == 0 || r.Finished < 30 {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want 40 ended, some rejected and at least 30 finished", r)
 	}
 }
 
-// TestManyFaults: under many faults each task ends, and no device has two holders (checked by the records).
-func TestManyFaults(t *testing.T) {
+// TestEachTaskEndsUnderManyFaults checks that under many faults each task ends, and that the records show no device
+// with two holders.
+func TestEachTaskEndsUnderManyFaults(t *testing.T) {
 	for seed := range uint64(6) {
 		cfg := small()
 		cfg.Seed = seed
@@ -118,18 +119,18 @@ func TestManyFaults(t *testing.T) {
 		}
 		r, _ := runs(t, cfg)
 		if r.Ended != 200 || r.Finished+r.Rejected != 280 || r.Lost == 0 || r.Faults < 40 {
-			t.Errorf("seed %d: %+v", seed, r)
+			t.Errorf("seed %d: %+v, want 200 ended, 280 finished or rejected, some lost and at least 40 faults", seed, r)
 		}
 		t.Logf("seed %d: %d lost, %d starts, %d rejected (%s), %d released, work lost %v", seed, r.Lost, r.Starts, r.Rejected, r.Refusal, r.Released, r.LostWork)
 	}
 }
 
-// halves is a network that can be cut in two, and that loses some messages.
+// halves is a network that can be partitioned into two halves, and that loses some messages.
 type halves struct {
 	plain
-	n    int // machines below it are in the one half
+	n    int // the number of machines in the first half
 	cut  bool
-	lost int // of each thousand messages; every so many-th
+	lost int // out of each thousand messages, at regular distances
 	sent int
 }
 
@@ -170,9 +171,9 @@ func halved(cfg Config, lost int) Config {
 	return cfg
 }
 
-// TestPartition: tasks whose owner is beyond a partition that lasts longer than their lease run again after it, or are lost
-// once. Nothing is lost for good.
-func TestPartition(t *testing.T) {
+// TestTasksOfAPartitionRunAgain checks tasks whose owner is beyond a partition for longer than their lease. They run
+// again afterwards, or are lost once. No job is lost.
+func TestTasksOfAPartitionRunAgain(t *testing.T) {
 	cfg := halved(small(), 0)
 	for i := range cfg.Load.Jobs {
 		cfg.Load.Jobs[i].Runs *= 3
@@ -180,21 +181,22 @@ func TestPartition(t *testing.T) {
 	cfg.Faults = []Fault{{At: 4 * time.Minute, Kind: Break, Part: "middle", For: 10 * time.Minute}}
 	r, _ := runs(t, cfg)
 	if r.Ended != 200 || r.Finished != 280 || r.Rejected != 0 || r.Broken == 0 || r.Fenced == 0 || r.Lost == 0 {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want all 200 ended and 280 finished, with broken sessions, fenced and lost tasks", r)
 	}
 	t.Logf("%d sessions broke, %d tasks fenced, %d lost, work lost %v", r.Broken, r.Fenced, r.Lost, r.LostWork)
 }
 
-// TestLostMessages: each is sent again, and comes in its order.
-func TestLostMessages(t *testing.T) {
+// TestLostMessagesAreSentAgain checks that each lost message is sent again, and arrives in order.
+func TestLostMessagesAreSentAgain(t *testing.T) {
 	r, _ := runs(t, halved(small(), 50))
 	if r.Ended != 200 || r.Finished != 280 || r.Lost != 0 || r.Broken != 0 {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want all 200 ended and 280 finished, without losses and broken sessions", r)
 	}
 }
 
-// TestUnknownPart: a fault of a part that the network does not have ends the simulation with its name.
-func TestUnknownPart(t *testing.T) {
+// TestFaultOfAnUnknownPartIsRefused checks that a fault of a part that the network does not have ends the simulation
+// with its name.
+func TestFaultOfAnUnknownPartIsRefused(t *testing.T) {
 	cfg := halved(small(), 0)
 	cfg.Faults = []Fault{{Kind: Break, Part: "left"}}
 	w, err := New(cfg)

@@ -1,7 +1,7 @@
 package sim
 
-// Gangs on slow machines: messages take up to seconds, journals and disks up to half a second, and sessions break, while
-// the gangs of several owners want the same few hosts at once.
+// Gangs on slow machines: messages take up to seconds, journals and disks up to half a second, and sessions break,
+// while the gangs of several owners want the same few hosts at once.
 
 import (
 	"flag"
@@ -16,13 +16,13 @@ import (
 
 var (
 	slowSeed   = flag.Uint64("sim.slow", 0, "run this world of gangs on slow machines alone, and log all that happens in it")
-	slowWorlds = flag.Uint64("sim.slows", 100, "how many worlds TestGangsOnSlowMachines runs")
+	slowWorlds = flag.Uint64("sim.slows", 100, "how many worlds TestGangsMakeProgressOnSlowMachines runs")
 )
 
-// slowness is what a loaded machine adds, at most and by chance. Messages of a session stay in order, and so do the
+// slowness is the random delay that a loaded machine adds, at most. Messages of a session stay in order, and so do the
 // entries of a journal.
 type slowness struct {
-	message time.Duration // to each message, also between the parts of one daemon
+	message time.Duration // to each message, including those between the parts of one daemon
 	step    time.Duration // before each step of a core
 	journal time.Duration // to each entry; at least a tenth of it
 	disk    time.Duration // to each write of a host's ledger
@@ -41,7 +41,7 @@ func (n slowed) Send(from, to, bytes int, arrive func()) {
 	n.Network.Send(from, to, bytes, func() { n.w.after(late, arrive) })
 }
 
-// slow makes all machines of a world slow. It has its hosts and owners.
+// slow makes all machines of a world slow. The world already has its hosts and owners.
 func (w *world) slow(s slowness) {
 	w.net, w.within = slowed{w.net, w.World, s.message}, Range{0, s.message}
 	c := &w.cfg.Costs
@@ -60,9 +60,9 @@ func (w *world) slow(s slowness) {
 	}
 }
 
-// slowGangs is a world of two to four owners. Each submits its gangs in one moment, or holds them and releases them in
-// one. The jobs are of the users in turn; if there are several, what they have used counts. breaks says that sessions
-// break.
+// slowGangs is a world of two to four owners. Each submits its gangs at one moment, or holds them and releases them at
+// one moment. The jobs belong to the users in turn. If there are several users, their past use counts. breaks says
+// whether sessions break.
 func slowGangs(t testing.TB, seed uint64, users ...string) (w *world, breaks bool) {
 	r := rand.New(rand.NewPCG(seed, 4))
 	pick := func(all ...time.Duration) time.Duration { return all[r.IntN(len(all))] }
@@ -99,7 +99,7 @@ func slowGangs(t testing.TB, seed uint64, users ...string) (w *world, breaks boo
 	return w, breaks
 }
 
-// flood has each owner get 10 to 50 jobs at once, nine of ten of them gangs, all of which run for so long.
+// flood gives each owner 10 to 50 jobs at once, nine out of ten of them gangs, all with this run time.
 func (w *world) flood(r *rand.Rand, users []string, runs time.Duration) {
 	held := r.IntN(3) == 0
 	prios := r.IntN(4) == 0
@@ -122,8 +122,8 @@ func (w *world) flood(r *rand.Rand, users []string, runs time.Duration) {
 	}
 }
 
-// breakSessions has each session break so many times an hour. Now and then a host stands still, and in half of the worlds
-// an owner is restarted.
+// breakSessions breaks each session so many times an hour. Now and then a host is paused, and in half of the worlds an
+// owner is restarted.
 func (w *world) breakSessions(r *rand.Rand, rate float64) {
 	for _, h := range w.hosts {
 		for _, o := range w.owners {
@@ -138,8 +138,8 @@ func (w *world) breakSessions(r *rand.Rand, rate float64) {
 	}
 }
 
-// slowMost is how long gangs may take until the next one ends: one by one, with messages of three seconds, and with
-// back-offs of a minute at most. If sessions break, a gang may lose its places several times.
+// slowMost is the longest time until the next gang ends: one by one, with messages of three seconds, and with back-offs
+// of a minute at most. If sessions break, a gang may lose its places several times.
 func slowMost(breaks bool) time.Duration {
 	if breaks {
 		return 3 * time.Minute
@@ -147,12 +147,13 @@ func slowMost(breaks bool) time.Duration {
 	return 90 * time.Second
 }
 
-// TestGangsOnSlowMachines: gangs go on. One ends every now and then until all have ended.
-func TestGangsOnSlowMachines(t *testing.T) { gangsGoOn(t, "ada") }
+// TestGangsMakeProgressOnSlowMachines checks that gangs make progress: one of them ends every now and then, until all
+// have ended.
+func TestGangsMakeProgressOnSlowMachines(t *testing.T) { gangsGoOn(t, "ada") }
 
-// TestGangsOfUsersOnSlowMachines: they do so too if each scheduler has an order of users of its own, because each counts
-// what they have used by itself.
-func TestGangsOfUsersOnSlowMachines(t *testing.T) { gangsGoOn(t, "ada", "bob", "cyd") }
+// TestGangsOfUsersMakeProgressOnSlowMachines checks that this holds too if each scheduler has another order of users,
+// because each counts their use by itself.
+func TestGangsOfUsersMakeProgressOnSlowMachines(t *testing.T) { gangsGoOn(t, "ada", "bob", "cyd") }
 
 func gangsGoOn(t *testing.T, users ...string) {
 	first, n := uint64(1), *slowWorlds
@@ -189,8 +190,8 @@ func gangsGoOn(t *testing.T, users ...string) {
 	t.Logf("%d jobs, %.1f offers a job; longest time without an end %v, and %v if sessions break", jobs, float64(offers)/float64(max(jobs, 1)), longest[false], longest[true])
 }
 
-// runToEnd runs a world until all its jobs have ended. It fails if for so long none ends although none is held. It
-// returns the longest such time.
+// runToEnd runs a world until all its jobs have ended. It fails if none ends for this time although none is held. It
+// returns the longest time without an end.
 func (w *world) runToEnd(most time.Duration) (longest time.Duration) {
 	least, since := len(w.works), time.Duration(0)
 	for len(w.defects) == 0 && !w.done() {

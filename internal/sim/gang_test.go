@@ -1,6 +1,7 @@
 package sim
 
-// Gangs: what a host is told about those whose members it runs, and worlds in which many of them wait for the same hosts.
+// Gangs: what a host is told about those whose members it runs, and worlds in which many of them wait for the same
+// hosts.
 
 import (
 	"flag"
@@ -16,8 +17,8 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// checkGang checks what a member of a gang finds in its environment: it is on the host that its rank stands for, and no
-// other gang that meets on this host has its port (P1).
+// checkGang checks the environment of a member of a gang: it is on the host that its rank stands for, and no other gang
+// with its rank 0 on this host has its port (P1).
 func (w *world) checkGang(p *proc) {
 	rank, port, ips := variable(p.task, "NODE_RANK"), variable(p.task, "MASTER_PORT"), strings.Fields(variable(p.task, "MUSTER_NODE_IPS"))
 	if port == "" {
@@ -47,7 +48,7 @@ func variable(t worker.Task, name string) string {
 	return ""
 }
 
-// takenBack checks that nothing of a gang runs that was taken back as never started.
+// takenBack checks that no member runs of a gang that was unassigned as never started.
 func (w *world) takenBack(r job.UnassignGangRecord) {
 	if j := w.byID[r.Attempt.Job]; j != nil {
 		for _, p := range j.tries {
@@ -58,7 +59,7 @@ func (w *world) takenBack(r job.UnassignGangRecord) {
 	}
 }
 
-// watchGangs looks now and then whether members of a gang run on although others of it have ended badly, or were never
+// watchGangs checks from time to time whether members of a gang run on although others of it have failed, or were never
 // started.
 func (w *world) watchGangs() {
 	w.after(10*time.Second, w.watchGangs)
@@ -69,8 +70,8 @@ func (w *world) watchGangs() {
 	}
 }
 
-// gangAlone is how long members may run on without the others: until the lease of a lost one has run out, and while
-// nobody can tell their hosts.
+// gangAlone is how long members may run on without the others: until the lease of a lost one has ended, and while
+// nobody can reach their hosts.
 func (j *work) gangAlone() time.Duration { return 3*j.spec.LeaseOr() + 10*time.Minute }
 
 func (j *work) watchGang(n int) {
@@ -104,7 +105,7 @@ func (j *work) watchGang(n int) {
 	}
 }
 
-// checkGangs checks how gangs have ended: all members of one attempt have run to their end, or the job says otherwise.
+// checkGangs checks the ends of gangs: all members of one attempt have run to their end, or the job says otherwise.
 func (w *world) checkGangs() {
 	for _, j := range w.works {
 		n := j.spec.Nodes
@@ -123,7 +124,8 @@ func (w *world) checkGangs() {
 	}
 }
 
-// manyGangs is a world of ten owners, each with five gangs of two to four nodes, and hosts for one large gang at a time.
+// manyGangs is a world of ten owners, each with five gangs of two to four nodes, and hosts for one large gang at a
+// time.
 func manyGangs(t testing.TB, seed uint64) *world {
 	r := rand.New(rand.NewPCG(seed, 2))
 	w := newTestWorld(t, seed, options{sampling: endless})
@@ -144,15 +146,15 @@ func manyGangs(t testing.TB, seed uint64) *world {
 	return w
 }
 
-// TestGangsOfManyOwners: no two gangs wait for each other, and none waits much longer than it takes to run all others one
-// by one.
-func TestGangsOfManyOwners(t *testing.T) {
+// TestGangsDoNotWaitForEachOther checks that no two gangs wait for each other, and that none waits much longer than it
+// takes to run all others one by one.
+func TestGangsDoNotWaitForEachOther(t *testing.T) {
 	n := uint64(200)
 	if testing.Short() {
 		n = 20
 	}
 	var mu sync.Mutex
-	var longest, total, slowest time.Duration // slowest: above the time that all gangs take one by one
+	var longest, total, slowest time.Duration // slowest: beyond the time that all gangs take one by one
 	gangs, offers, revoked := 0, 0, 0
 	t.Run("seeds", func(t *testing.T) {
 		for seed := uint64(1); seed <= n; seed++ {
@@ -257,9 +259,9 @@ func roughGangs(t testing.TB, seed uint64) *world {
 
 var gangSeed = flag.Uint64("sim.gang", 0, "run this random world of gangs alone, and log all that happens in it")
 
-// TestRoughGangs: whatever breaks, the members of a gang run together, on hosts of their own, and each gang ends once all
-// is well.
-func TestRoughGangs(t *testing.T) {
+// TestGangsRunTogetherUnderFaults checks that the members of a gang run together, on different hosts, whatever breaks,
+// and that each gang ends once nothing breaks any more.
+func TestGangsRunTogetherUnderFaults(t *testing.T) {
 	first, n := uint64(1), uint64(150)
 	if testing.Short() {
 		n = 15

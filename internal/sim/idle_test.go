@@ -1,6 +1,6 @@
 package sim
 
-// Idle hosts: what tasks of a high priority have left behind goes to those that wait, at once.
+// Idle hosts: what tasks with a high priority leave goes at once to tasks that wait.
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// idle runs the world up to a time, and returns for how long at most a host had room for a job that waited.
+// idle runs the world up to a time, and returns the longest time for which a host had capacity for a waiting job.
 func (w *world) idle(until time.Duration) (most time.Duration) {
 	since := map[*host]time.Duration{}
 	for w.next(until) {
@@ -32,7 +32,7 @@ func (w *world) idle(until time.Duration) (most time.Duration) {
 	return most
 }
 
-// anyFits reports whether what is free at the host is enough for a job that waits.
+// anyFits reports whether a waiting job fits in what is free at the host.
 func (w *world) anyFits(h *host) bool {
 	free := h.free()
 	for _, j := range w.works {
@@ -43,8 +43,9 @@ func (w *world) anyFits(h *host) bool {
 	return false
 }
 
-// A job that waits for the devices of another starts as that ends, also if their owners differ: within the time of some messages.
-func TestNextStartsAtOnce(t *testing.T) {
+// A job that waits for the devices of another starts as soon as that one ends, even if their owners differ: within the
+// time of some messages.
+func TestNextJobStartsAtOnce(t *testing.T) {
 	w, o := scene(t, 1, hostSpec{gpus: "8xH100", cpus: 16}, options{})
 	first := w.newWork(o, "ada", gpus(8), time.Minute)
 	first.submitAt(time.Second)
@@ -53,13 +54,14 @@ func TestNextStartsAtOnce(t *testing.T) {
 	w.start()
 	w.runAll(time.Hour)
 	if gap := second.startAt - first.endAt; first.starts != 1 || second.starts != 1 || gap < 0 || gap > 100*time.Millisecond {
-		t.Errorf("the second job starts %d times, %v after the first has ended", second.starts, gap)
+		t.Errorf("the second job starts %d times, %v after the end of the first, want once within 100 ms", second.starts, gap)
 	}
 }
 
-// Preemptible tasks fill the hosts. Tasks of a high priority come, preempt some, and end or are cancelled; or the hosts are
-// drained meanwhile, or gangs gather in vain. What is free then does not stay free while anything waits that fits. A second is for
-// tasks that take their grace, when an urgent task waits for several of them. And each of the urgent ones preempts at once.
+// Preemptible tasks fill the hosts. Tasks with a high priority arrive, preempt some, and end or are cancelled. In other
+// cases the hosts are drained meanwhile, or gangs gather in vain. What is free then does not stay free while anything
+// waits that fits. The second is for tasks that use their grace, when an urgent task waits for several of them. Each
+// urgent task preempts at once.
 func TestNothingIdlesAfterPreemption(t *testing.T) {
 	const most = 2 * time.Second
 	const came = time.Minute
@@ -70,7 +72,7 @@ func TestNothingIdlesAfterPreemption(t *testing.T) {
 		highs, nodes int
 		high         job.Resources
 		then         func(w *world, highs []*work)
-		within       time.Duration // all urgent tasks have started by then, on one host; 0: some are cancelled
+		within       time.Duration // all urgent tasks have started within it, on one host; 0: some are cancelled
 	}
 	cancelAt := func(at time.Duration) func(*world, []*work) {
 		return func(w *world, highs []*work) {
@@ -124,7 +126,7 @@ func TestNothingIdlesAfterPreemption(t *testing.T) {
 				}
 				for _, j := range highs {
 					if s.within > 0 && (j.starts == 0 || j.startAt > came+s.within) {
-						t.Errorf("urgent job %d started %d times, after %v", j.index, j.starts, j.startAt-came)
+						t.Errorf("urgent job %d started %d times, after %v, want once in time", j.index, j.starts, j.startAt-came)
 					}
 				}
 			})

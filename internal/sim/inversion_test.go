@@ -1,6 +1,7 @@
 package sim
 
-// Priorities (P11): no task of a lower priority starts on what a job of a higher one that waits could have had sooner.
+// Priorities (P11): no task with a lower priority starts on what a waiting job with a higher one could have used
+// sooner.
 
 import (
 	"cmp"
@@ -13,15 +14,15 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// knownFor is since when a host must have had the offer of a job for the job to be considered there when another one starts:
-// what starts was decided on by then. A host holds what it has promised for contract.ReserveFor, and messages and disks take
-// their time.
+// knownFor is how long a host must have had the offer of a job for the job to be considered there when another one
+// starts. Before that, the start may have been decided already. A host keeps its promise for contract.ReserveFor, and
+// messages and disks take their time.
 const knownFor = contract.ReserveFor + 2*settleTime
 
 // unlimited is later than any end of a task.
 const unlimited = 365 * 24 * time.Hour
 
-// completes is within what a host gets back what an attempt held whose processes have ended, at the latest.
+// completes is the time within which a host has released what an attempt held after its processes have ended.
 const completes = 30 * time.Second
 
 // holding is what an attempt holds at a host, and until when at the latest by its time limit.
@@ -30,14 +31,14 @@ type holding struct {
 	until time.Duration
 }
 
-// holdings are what the attempts at a host hold at a moment, those that give it back first at the front, and what nobody holds.
+// holdings are what the attempts at a host hold at a moment, ordered by when they release it, and what is free.
 type holdings struct {
 	at   time.Duration
 	free contract.Free
 	all  []holding
 }
 
-// holdings returns what attempts hold at the host. The host may know already which processes have ended.
+// holdings returns what attempts hold at the host. The host may already know which processes have ended.
 func (h *host) holdings(ends bool) holdings {
 	w := h.ref()
 	out := holdings{at: w.now, free: h.free()}
@@ -64,8 +65,8 @@ func (h *host) holdings(ends bool) holdings {
 	return out
 }
 
-// fitsBy is when the host has room for the job by the time limits of the tasks there; unlimited: they do not show it. An attempt
-// that is about to start there counts, or has given back at once what it holds.
+// fitsBy returns when the job fits at the host by the time limits of the tasks there, or unlimited if they do not tell.
+// An attempt that is about to start there counts, or has at once released what it holds.
 func (x *holdings) fitsBy(j *work, starting job.Attempt, counts bool) time.Duration {
 	free, all, holders := x.free, slices.Clone(x.all), map[string]int{}
 	free.GPUs = slices.Clone(free.GPUs)
@@ -99,15 +100,16 @@ func (x *holdings) fitsBy(j *work, starting job.Attempt, counts bool) time.Durat
 	return unlimited
 }
 
-// decided is what a host held when it reserved what an attempt needs: by what it knew, and by which processes had ended.
+// decided is what a host held when it reserved what an attempt needs: by what it knew, and by which processes had
+// ended.
 type decided [2]holdings
 
-// reserved sees a host reserve what an attempt needs.
+// reserved records that a host reserves what an attempt needs.
 func (w *world) reserved(h *host, a job.Attempt) {
 	w.decided[a] = decided{h.holdings(false), h.holdings(true)}
 }
 
-// reserves says whether the host has reserved something for the job, whose owner may not know it yet.
+// reserves reports whether the host has reserved something for the job. The owner may not know it yet.
 func (h *host) reserves(j *work) bool {
 	for a, r := range h.disk.records {
 		if a.Job == j.id && (r.Phase == contract.PhaseReserved || r.Phase == contract.PhaseStarted) {
@@ -117,11 +119,11 @@ func (h *host) reserves(j *work) bool {
 	return false
 }
 
-// firstHigher is the job that is first in line at the host of a process that starts, if it has a higher priority and the
-// host must have known it when it decided; nil if there is none.
+// firstHigher returns the job that is first in line at the host of a starting process, if it has a higher priority and
+// the host must have known it at its decision, or else nil.
 func (w *world) firstHigher(p *proc) *work {
 	h, low := p.h, p.work()
-	var first, left *work // left: it was before the others until a moment ago, when the host may have decided
+	var first, left *work // left: it ranked before the others until a moment ago, when the host may have decided
 	for _, j := range w.works {
 		if at, was := j.left[h]; was && w.now-at < knownFor && j.told() > low.told() && (left == nil || ranks(j, left) < 0) {
 			left = j
@@ -138,7 +140,7 @@ func (w *world) firstHigher(p *proc) *work {
 		return nil
 	}
 	switch a := first.newest[h]; {
-	case first.spec.Nodes > 1, first.spec.Resources.GPUShare > 0, // what these lack is not worked out here
+	case first.spec.Nodes > 1, first.spec.Resources.GPUShare > 0, // what these lack is not computed here
 		a.elsewhere, // its owner has another host keep what it needs
 		w.now-max(a.since, a.queued) < knownFor || !w.comesThrough(first, h) || !w.comesThrough(low, h),
 		first.overQuota(h), w.rivals(first, h):
@@ -150,7 +152,7 @@ func (w *world) firstHigher(p *proc) *work {
 	return first
 }
 
-// passes checks that a process which starts does not delay the job of a higher priority that is first in line there.
+// passes checks that a starting process does not delay the job with a higher priority that is first in line there.
 func (w *world) passes(p *proc) {
 	before, known := w.decided[p.attempt]
 	delete(w.decided, p.attempt)
@@ -171,7 +173,7 @@ func (w *world) passes(p *proc) {
 	w.fail("P11: %s", why)
 }
 
-// delays says how a process that starts delays a job; it is empty if it does not.
+// delays returns how a starting process delays a job, or nothing if it does not.
 func (x *holdings) delays(j *work, p *proc) string {
 	h := p.h
 	before, after := x.fitsBy(j, p.attempt, false), x.fitsBy(j, p.attempt, true)

@@ -1,6 +1,6 @@
 package sim
 
-// What hosts keep for jobs that wait (P10): where a host has booked a job, no other host keeps anything for it.
+// What hosts keep for waiting jobs (P10): where a host has booked a job, no other host keeps anything for it.
 
 import (
 	"time"
@@ -13,27 +13,28 @@ import (
 type asked struct {
 	id        uint64
 	at        time.Duration
-	since     time.Duration // when it came first
+	since     time.Duration // of its first arrival
 	queued    time.Duration // since when it is neither spare nor elsewhere
 	spare     bool
 	elsewhere bool // it says that another host has booked the job
 	preempt   bool
 }
 
-// renewMost is how long an offer that queues may be there without being renewed.
+// renewMost is how long a queued offer may stay without a renewal.
 const renewMost = 30 * time.Second
 
-// An owner that has elected another host within changedMost has the others keep something for patienceMost longer at most, from
-// the last time on. It has to elect anew where a host no longer shows the start that it had shown.
+// An owner that has elected another host within changedMost has the others keep something for at most patienceMost
+// longer, counted from the last time. It has to elect again when a host no longer forecasts the start that it had
+// forecast.
 const (
 	changedMost  = 3 * time.Minute
 	patienceMost = 30 * time.Second
 )
 
-// nearMost is within what time a job must start for hosts to let go that show no start.
+// nearMost is the time within which a job must start for hosts without a forecast to release their bookings.
 const nearMost = time.Hour - renewMost
 
-// heldFor is what a host keeps for a job of the GPUs that are free there, and since when it keeps anything of them.
+// heldFor is what a host keeps for a job of the free GPUs there, and since when it keeps any of them.
 type heldFor struct {
 	gpus  int
 	since time.Duration
@@ -47,7 +48,7 @@ func (w *world) dropped(h *host, offer uint64) {
 	}
 }
 
-// keeps takes in what a host says that it keeps.
+// keeps records the report of what a host keeps.
 func (w *world) keeps(h *host, all []contract.Kept) {
 	before := w.kept[h]
 	now := make(map[job.ID]heldFor, len(all))
@@ -65,20 +66,21 @@ func (w *world) keeps(h *host, all []contract.Kept) {
 	w.kept[h] = now
 }
 
-// comesThrough says whether the owner and the host have heard each other for a while.
+// comesThrough reports whether the owner and the host have been able to reach each other for a while.
 func (w *world) comesThrough(j *work, h *host) bool {
 	return h.takes(j.owner) && h.links[j.owner.peer].usable() > renewMost+settleTime
 }
 
-// bookedAt says whether the host has told for a while when the job starts there, and that it keeps what it needs.
+// bookedAt reports whether the host has said for a while when the job starts there, and that it keeps what the job
+// needs.
 func (j *work) bookedAt(h *host) bool {
 	w, x, a := j.world(), j.outlooks[h], j.newest[h]
 	return x != nil && x.by > 0 && x.keeps && x.offer == a.id && !a.elsewhere && w.now-x.booked > settleTime && w.now-a.at < renewMost && w.comesThrough(j, h)
 }
 
-// lookAtKeeps checks that no other host keeps anything for a job that a host has booked (P10). If the start is far off, those that
-// show none may. A job that has not started by
-// the time that a host has shown is left out: all hosts may keep something for it, for a while.
+// lookAtKeeps checks that no other host keeps anything for a job that a host has booked (P10). If the start is far
+// away, hosts without a forecast may keep something. A job that has not started by the time of a forecast is left out:
+// all hosts may keep something for it for a while.
 func (w *world) lookAtKeeps(j *work) {
 	if j.spec.Nodes > 1 || j.dueBy == 0 || w.now > j.dueBy {
 		return

@@ -13,9 +13,9 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Long jobs, one of them a gang, stand against short ones that never cease. By each order all of them end, the long ones in
-// bounded time, and what ends for others is bounded.
-func TestLongJobsAgainstShortOnes(t *testing.T) {
+// Long jobs, one of them a gang, compete with a never-ending stream of short ones. In each order all of them end, the
+// long ones within bounded time, and the number of preemptions is bounded.
+func TestLongJobsEndBesideManyShortOnes(t *testing.T) {
 	const long, shorts = 6 * time.Hour, 2800
 	for _, order := range []contract.OrderBy{contract.ByAge, contract.ByAttained, contract.ByRemaining} {
 		t.Run(order.String(), func(t *testing.T) {
@@ -39,7 +39,7 @@ func TestLongJobsAgainstShortOnes(t *testing.T) {
 			}
 			r, log := runs(t, Config{Load: load.Load{Machines: machinesOf(3), Jobs: jobs}, Queueing: Queueing{Order: order}, Restart: time.Minute})
 			if r.Finished != len(jobs) {
-				t.Fatalf("%d of %d jobs have finished", r.Finished, len(jobs))
+				t.Fatalf("%d jobs have finished, want %d", r.Finished, len(jobs))
 			}
 			ended, wait := map[int]int{}, time.Duration(0)
 			for _, x := range log {
@@ -56,7 +56,7 @@ func TestLongJobsAgainstShortOnes(t *testing.T) {
 			}
 			for i, n := range ended {
 				if order == contract.ByAge || n > 40 { // 10 minutes for each at least, in at most 24 hours
-					t.Errorf("%s was ended %d times", jobs[i].Name, n)
+					t.Errorf("%s was preempted %d times, want at most 40, and never by age", jobs[i].Name, n)
 				}
 			}
 			t.Logf("short jobs wait for %s on average; ended: %v", wait/shorts, ended)
@@ -64,9 +64,9 @@ func TestLongJobsAgainstShortOnes(t *testing.T) {
 	}
 }
 
-// By either order a short job does not wait for the end of a long one of its priority that may be preempted, and does for one
-// that may not.
-func TestShortJobEndsALongOne(t *testing.T) {
+// In both orders a short job does not wait for the end of a long preemptible job of its priority. It does wait for one
+// that is not preemptible.
+func TestShortJobPreemptsALongOne(t *testing.T) {
 	for _, order := range []contract.OrderBy{contract.ByAge, contract.ByAttained, contract.ByRemaining} {
 		for _, may := range []bool{true, false} {
 			jobs := []load.Job{jobOf(0, 8, 0, 5*time.Hour), jobOf(1, 8, time.Hour, time.Minute)}

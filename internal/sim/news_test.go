@@ -14,7 +14,7 @@ import (
 	"github.com/musterhq/muster/internal/sim/load"
 )
 
-// rumours are News that come after a time by chance. Some are lost at first, and some old ones come again later.
+// rumours are News that arrive after a random time. Some are lost at first, and some old ones arrive again later.
 type rumours struct {
 	clock   *Clock
 	chance  *rand.Rand
@@ -76,7 +76,7 @@ func (r *rumours) send(at, about int, version uint32) {
 	})
 }
 
-// byRumours has a configuration hear of capacity by rumours.
+// byRumours makes a simulation learn of capacity by rumours.
 func byRumours(cfg Config, most time.Duration) (Config, *rumours) {
 	cfg.Clock = &Clock{}
 	r := newRumours(cfg.Clock, cfg.Seed, most)
@@ -84,8 +84,8 @@ func byRumours(cfg Config, most time.Duration) (Config, *rumours) {
 	return cfg, r
 }
 
-// What is believed is as old as the news, each task runs, and none twice (by the records).
-func TestJobsEndWhateverIsBelieved(t *testing.T) {
+// The belief about capacity is as old as the news. Each task runs, and by the records none runs twice.
+func TestJobsEndWhateverTheAgeOfNews(t *testing.T) {
 	direct, _ := runs(t, small())
 	if direct.Bulletins != 0 {
 		t.Errorf("%d bulletins where the sessions tell, want 0", direct.Bulletins)
@@ -102,13 +102,13 @@ func TestJobsEndWhateverIsBelieved(t *testing.T) {
 			}
 			r, _ := runs(t, cfg)
 			if r.Ended != 200 || r.Finished != 280 || r.Bulletins == 0 {
-				t.Errorf("stale by %v, rumours within %v: %d jobs ended, %d tasks finished, %d bulletins", stale, most, r.Ended, r.Finished, r.Bulletins)
+				t.Errorf("stale by %v, rumours within %v: %d jobs ended, %d tasks finished, %d bulletins, want 200, 280 and some", stale, most, r.Ended, r.Finished, r.Bulletins)
 			}
 			if r.Ages.Mean() <= direct.Ages.Mean() {
-				t.Errorf("stale by %v, rumours within %v: what is believed is %v old, by sessions %v", stale, most, r.Ages.Mean(), direct.Ages.Mean())
+				t.Errorf("stale by %v, rumours within %v: the belief is %v old, want older than %v, as by sessions", stale, most, r.Ages.Mean(), direct.Ages.Mean())
 			}
 			if r.ByKind[1].Kind == "" || most > 0 && count(&r, kindAvailability) >= count(&direct, kindAvailability) {
-				t.Errorf("sessions carry %d messages of what is free, %d without news", count(&r, kindAvailability), count(&direct, kindAvailability))
+				t.Errorf("sessions carry %d messages of what is free, want fewer than %d, as without news", count(&r, kindAvailability), count(&direct, kindAvailability))
 			}
 		}
 	}
@@ -123,7 +123,7 @@ func count(r *Result, k kind) int {
 	return 0
 }
 
-// Where there is room for all, fresh knowledge has no offer declined. What is believed for ten seconds too long has some.
+// If there is capacity for all, no offer is declined with fresh news. With news that are ten seconds too old, some are.
 func TestStaleBeliefsCostDeclinedOffers(t *testing.T) {
 	declined := func(stale time.Duration) int {
 		cfg := Config{Seed: 1, Load: load.Load{Machines: machinesOf(10)}, Schedulers: 3}
@@ -139,8 +139,8 @@ func TestStaleBeliefsCostDeclinedOffers(t *testing.T) {
 	}
 }
 
-// News is part of what a seed decides.
-func TestSameSeedSameNews(t *testing.T) {
+// The seed also decides the news.
+func TestSameSeedGivesTheSameNews(t *testing.T) {
 	digest := func(seed uint64) string {
 		cfg, _ := byRumours(small(), 3*time.Second)
 		cfg.Seed = seed
@@ -161,8 +161,9 @@ func TestSameSeedSameNews(t *testing.T) {
 	}
 }
 
-// A scheduler that hears nothing gets by: hosts say themselves what is free when they decline an offer or begin a session.
-func TestSchedulerThatHearsNothing(t *testing.T) {
+// A scheduler without news still works: hosts report themselves what is free when they decline an offer or start a
+// session.
+func TestSchedulerWithoutNewsPlacesJobs(t *testing.T) {
 	cfg, r := byRumours(small(), time.Second)
 	r.mute = true
 	got, _ := runs(t, cfg)
@@ -171,9 +172,9 @@ func TestSchedulerThatHearsNothing(t *testing.T) {
 	}
 }
 
-// Two of ten hosts always say that all of theirs is free. They get no more than they have, others are not held up, and they
-// are not asked in a hot loop.
-func TestHostThatLies(t *testing.T) {
+// Two of ten hosts always claim to be free. They get no more than they have, others are not delayed, and they are not
+// asked in a hot loop.
+func TestHostThatLiesDelaysNoOther(t *testing.T) {
 	cfg, _ := byRumours(small(), time.Second)
 	honest, _ := runs(t, cfg)
 	cfg, _ = byRumours(small(), time.Second)
@@ -197,7 +198,7 @@ func TestHostThatLies(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r.Ended != 200 || r.Finished != 280 || lies == 0 {
-		t.Errorf("%d jobs ended, %d tasks finished, %d lies", r.Ended, r.Finished, lies)
+		t.Errorf("%d jobs ended, %d tasks finished, %d lies, want 200, 280 and some", r.Ended, r.Finished, lies)
 	}
 	if r.Offers > 4*honest.Offers {
 		t.Errorf("%d offers, %d if all hosts are honest, want at most %v", r.Offers, honest.Offers, 4*honest.Offers)
@@ -207,7 +208,8 @@ func TestHostThatLies(t *testing.T) {
 	}
 }
 
-// What hosts have told is kept only as far as somebody may hear of it, also where a scheduler hears nothing for hours.
+// The reports of hosts are kept only while somebody may still learn of them, even if a scheduler gets no news for
+// hours.
 func TestBulletinsAreBounded(t *testing.T) {
 	for _, mute := range []bool{false, true} {
 		cfg, r := byRumours(small(), 2*time.Second)
@@ -228,31 +230,31 @@ func TestBulletinsAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		if per := got.Bulletins / len(w.hosts); most > maxBulletins || per < 2*maxBulletins || !mute && most > maxBulletins/2 {
-			t.Errorf("mute %v: %d bulletins of a host are kept, of %d", mute, most, per)
+			t.Errorf("mute %v: %d bulletins of a host are kept, of %d, want few", mute, most, per)
 		}
 	}
 }
 
-func TestBulletinsThatAreGoneHaveOlderOnes(t *testing.T) {
+func TestDroppedBulletinIsReplacedByAnOlderOne(t *testing.T) {
 	var x bulletins
 	for v := range uint32(1000) {
 		x.trim(0)
 		x.all = append(x.all, &bulletin{version: v + 1})
 		if len(x.all) > maxBulletins || x.of(v+1) == nil || x.of(v+1).version != v+1 {
-			t.Fatalf("%d are kept, the newest is %v", len(x.all), x.of(v+1))
+			t.Fatalf("%d are kept, the newest is %v, want at most maxBulletins and version v + 1", len(x.all), x.of(v+1))
 		}
 		if old := x.of(v/2 + 1); old == nil || old.version > v/2+1 {
-			t.Fatalf("version %d stands for %d", old.version, v/2+1)
+			t.Fatalf("version %d is given for version %d, want one at most as new", old.version, v/2+1)
 		}
 	}
 	x.trim(1000)
 	if len(x.all) != 1 || x.of(3) != nil {
-		t.Errorf("%d are kept that all have heard", len(x.all))
+		t.Errorf("%d are kept that all have learnt, want the newest alone", len(x.all))
 	}
 }
 
-// TestRandomWorldsByNews runs random worlds whose schedulers hear of capacity late, out of order, twice, or from a host that
-// lies. All properties hold but that offers come to hosts that have room at once.
+// TestRandomWorldsByNews runs random worlds whose schedulers learn of capacity late, out of order, twice, or from a
+// host that lies. All properties hold, except that offers go to hosts with capacity at once.
 func TestRandomWorldsByNews(t *testing.T) {
 	n := 60
 	if testing.Short() {
@@ -275,17 +277,17 @@ func TestRandomWorldsByNews(t *testing.T) {
 			}
 			w.runRandom()
 			if w.cfg.News != nil && r.came == 0 {
-				t.Error("no news came")
+				t.Error("no news arrived")
 			}
 			w.report()
 		})
 	}
 }
 
-// Ten thousand hosts with 16 schedulers that hear of them need little beside the cores.
-func TestMemoryOfManyHostsByNews(t *testing.T) {
+// 10,000 hosts with 16 schedulers that get news of them need little memory besides the cores.
+func TestNewsOfManyHostsNeedLittleMemory(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes some seconds")
+		t.Skip("takes some seconds")
 	}
 	used := func(news bool) int64 {
 		var before, after runtime.MemStats

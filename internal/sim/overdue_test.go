@@ -13,9 +13,9 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Urgent jobs never cease, and there are more of them than the hosts can run. Jobs of the lowest priority, one of them a
-// gang, would wait until the last of those has ended. With a longest wait they start soon after it, the oldest first, and
-// nothing ends them then, though they may be preempted.
+// There is a never-ending stream of urgent jobs, more than the hosts can run. Jobs with the lowest priority, one of
+// them a gang, would wait until the last of those has ended. With a longest wait they start soon after it, the oldest
+// first, and are not preempted then, though they are preemptible.
 func TestOverdueJobsGoFirst(t *testing.T) {
 	const wait, long, urgent = 4 * time.Hour, 3 * time.Hour, 300
 	for _, order := range []contract.OrderBy{contract.ByAge, contract.ByAttained, contract.ByRemaining} {
@@ -37,7 +37,7 @@ func TestOverdueJobsGoFirst(t *testing.T) {
 				for i := range jobs {
 					jobs[i].User = "ann"
 					jobs[i].Spec.Preemptible, jobs[i].Spec.TimeLimit = true, job.Duration(jobs[i].Runs+2*time.Minute)
-					if i < 3 { // longer than the wait: so none goes before the urgent ones for having waited as long as it has left
+					if i < 3 { // longer than the wait, so that none goes before the urgent ones for having waited as long as it has left
 						jobs[i].Spec.TimeLimit = job.Duration(wait + long)
 					}
 				}
@@ -45,7 +45,7 @@ func TestOverdueJobsGoFirst(t *testing.T) {
 					Load: load.Load{Machines: machinesOf(2), Jobs: jobs}, Queueing: Queueing{Order: order, MaxWait: most}, Restart: time.Minute,
 				})
 				if r.Finished != len(jobs) {
-					t.Fatalf("%d of %d jobs have finished", r.Finished, len(jobs))
+					t.Fatalf("%d jobs have finished, want %d", r.Finished, len(jobs))
 				}
 				for _, x := range log {
 					late := x.At - jobs[x.Job].Submit
@@ -54,9 +54,9 @@ func TestOverdueJobsGoFirst(t *testing.T) {
 					case most == 0 && x.Kind == record.Finish && late < 2*wait+2*long:
 						t.Errorf("%s ended after %s, though nothing puts it first", jobs[x.Job].Name, late)
 					case most > 0 && x.Kind == record.Preempt && late > wait:
-						t.Errorf("%s was ended after %s", jobs[x.Job].Name, late)
+						t.Errorf("%s was preempted after %s, when it was overdue", jobs[x.Job].Name, late)
 					case most > 0 && x.Kind == record.Finish && late > wait+3*long:
-						t.Errorf("%s ended after %s", jobs[x.Job].Name, late)
+						t.Errorf("%s ended after %s, want soon after the longest wait", jobs[x.Job].Name, late)
 					}
 				}
 			})
@@ -64,10 +64,10 @@ func TestOverdueJobsGoFirst(t *testing.T) {
 	}
 }
 
-// Long jobs of a high priority hold both hosts for days. With a longest wait, short jobs of the lowest priority go before
-// them by the order of what is left when they have waited for long enough, also a gang, and the long ones go on soon after.
-// Else the short ones wait for their end.
-func TestShortJobsGoBeforeHigherPriorities(t *testing.T) {
+// Long jobs with a high priority hold both hosts for days. With a longest wait, short jobs with the lowest priority,
+// including a gang, go before them in the order of what is left once they have waited for long enough, and the long
+// ones go on soon after. Otherwise the short ones wait for their end.
+func TestShortJobsThatWaitedLongGoBeforeHigherPriorities(t *testing.T) {
 	const wait, long = 200 * time.Hour, 50 * time.Hour
 	for _, order := range []contract.OrderBy{contract.ByAge, contract.ByAttained, contract.ByRemaining} {
 		for _, most := range []time.Duration{0, wait} {
@@ -90,17 +90,17 @@ func TestShortJobsGoBeforeHigherPriorities(t *testing.T) {
 				}
 				r, log := runs(t, Config{Load: load.Load{Machines: machinesOf(2), Jobs: jobs}, Queueing: Queueing{Order: order, MaxWait: most}, Restart: time.Minute})
 				if r.Finished != len(jobs) {
-					t.Fatalf("%d of %d jobs have finished", r.Finished, len(jobs))
+					t.Fatalf("%d jobs have finished, want %d", r.Finished, len(jobs))
 				}
 				for _, x := range log {
 					waited, early := x.At-jobs[x.Job].Submit, order == contract.ByRemaining && most > 0
 					switch {
 					case x.Kind == record.Start && x.Job >= 4 && waited < time.Hour:
-						t.Errorf("job %d started after %s", x.Job, waited)
+						t.Errorf("job %d started after %s, want at least an hour", x.Job, waited)
 					case x.Kind == record.Finish && x.Job >= 4 && (waited < 5*time.Hour) != early:
-						t.Errorf("job %d ended after %s", x.Job, waited)
+						t.Errorf("job %d ended after %s, want within 5 hours exactly in this order", x.Job, waited)
 					case x.Kind == record.Finish && x.Job < 4 && waited > 2*long+3*time.Hour:
-						t.Errorf("long job %d ended after %s", x.Job, waited)
+						t.Errorf("long job %d ended after %s, want little later than alone", x.Job, waited)
 					}
 				}
 			})
@@ -108,8 +108,8 @@ func TestShortJobsGoBeforeHigherPriorities(t *testing.T) {
 	}
 }
 
-// One user has hundreds of jobs that are overdue. They do not go before the job of another user all at once.
-func TestOverdueJobsOfOneUser(t *testing.T) {
+// One user has hundreds of overdue jobs. They do not all go before the job of another user.
+func TestOverdueJobsOfOneUserDoNotPassAllOthers(t *testing.T) {
 	const wait = 64 * time.Hour
 	var jobs []load.Job
 	for i := range 300 {
@@ -123,13 +123,13 @@ func TestOverdueJobsOfOneUser(t *testing.T) {
 	_, log := runs(t, Config{Load: load.Load{Machines: machinesOf(2), Jobs: jobs}, Queueing: Queueing{MaxWait: wait}})
 	for _, x := range log {
 		if wait := x.At - late.Submit; x.Job == 300 && x.Kind == record.Start && wait > 2*time.Hour {
-			t.Errorf("the job of another user has waited for %s", wait)
+			t.Errorf("the job of another user has waited for %s, want at most 2 h", wait)
 		}
 	}
 }
 
-// The time in which a job waits for another one, for its begin or for its user does not count.
-func TestOverdueCountsWaitsForRoom(t *testing.T) {
+// The time in which a job waits for another job, for its begin time or for its user does not count.
+func TestOnlyWaitsForCapacityMakeAJobOverdue(t *testing.T) {
 	const wait = 4 * time.Hour
 	begin := time.Unix(firstDay, 0).Add(10 * time.Hour).UTC()
 	for name, change := range map[string]func(*load.Job){
@@ -151,7 +151,7 @@ func TestOverdueCountsWaitsForRoom(t *testing.T) {
 			_, log := runs(t, Config{Load: load.Load{Machines: machinesOf(2), Jobs: jobs}, Queueing: Queueing{MaxWait: wait}})
 			for _, x := range log {
 				if x.Job == 1 && x.Kind == record.Start && (x.At < 14*time.Hour || x.At > 16*time.Hour) {
-					t.Errorf("it started at %s", x.At)
+					t.Errorf("the job started at %s, want 14 to 16 h", x.At)
 				}
 			}
 		})

@@ -1,7 +1,6 @@
 package sim
 
-// Random worlds: hosts, owners, users and their jobs, and all that goes wrong
-// within an hour, from a seed.
+// Random worlds: hosts, owners, users and their jobs, and all that fails within an hour, from a seed.
 
 import (
 	"math/rand/v2"
@@ -16,7 +15,7 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// mood is how rough a random world is.
+// mood is how much fails in a random world.
 type mood struct {
 	breaks    float64 // of the session of a pair, in an hour
 	restarts  float64 // of the daemon of a host
@@ -33,7 +32,7 @@ type mood struct {
 }
 
 var moods = []mood{
-	{}, // all is well
+	{}, // nothing fails
 	{breaks: 1, restarts: 0.2, jumps: 0.2},
 	{breaks: 4, restarts: 1, deaths: 0.3, kills: 1, drains: 0.3, jumps: 0.5, stalls: 1, badDisk: 0.2, refusals: 0.005, mayVanish: true},
 	{breaks: 1, restarts: 3, deaths: 0.2, kills: 3, jumps: 1, stalls: 0.5, refusals: 0.01, holds: true},
@@ -55,10 +54,10 @@ var hostKinds = []hostSpec{
 // The placement policies.
 var policies = scheduler.Policies()
 
-// leveled is added to the seed of a world for the same world with an order other than that of age.
+// leveled is added to the seed of a world for the same world with another order than that of age.
 const leveled = 1 << 32
 
-// worldSeeds are those of n worlds by age, and of a fifth as many by the other orders.
+// worldSeeds returns the seeds of n worlds by age, and of a fifth as many by the other orders.
 func worldSeeds(n int) []uint64 {
 	var seeds []uint64
 	for i := range n {
@@ -76,10 +75,10 @@ func randomWorld(t testing.TB, seed uint64) *world {
 		seed -= leveled
 		order = contract.ByAttained + contract.OrderBy(seed/5%2)
 	}
-	r := rand.New(rand.NewPCG(seed, 1)) // of what the world is; what happens in it draws elsewhere
+	r := rand.New(rand.NewPCG(seed, 1)) // for what the world is; its events use another one
 	m := moods[r.IntN(len(moods))]
 	opt := options{refusals: m.refusals, keepEnded: 20, keepWhole: 4, order: order}
-	if seed%3 == 0 { // not drawn, so that the other worlds are what they were
+	if seed%3 == 0 { // not drawn, so that the other worlds stay as they were
 		opt.shares = fairshare.Weights{HalfLife: 20 * time.Minute, Users: map[string]float64{"ada": 3}, Projects: map[string]float64{"p1": 2}}
 	}
 	if seed%4 == 1 { // likewise
@@ -116,7 +115,7 @@ func randomWorld(t testing.TB, seed uint64) *world {
 	return w
 }
 
-// load draws the jobs: how much the hosts could do within the hour says how many.
+// load draws the jobs. Their number follows from what the hosts could do within the hour.
 func (w *world) load(r *rand.Rand, m *mood) {
 	users := []string{"ada", "bob", "cyd", "dan"}
 	most, rich := 0, 0 // GPUs of one host
@@ -125,7 +124,7 @@ func (w *world) load(r *rand.Rand, m *mood) {
 		rich += len(h.cfg.Profile.GPUs) + h.cfg.Profile.CPUs/8
 	}
 	n := 50 + r.IntN(151)
-	// Enough work for half to four thirds of what there is.
+	// Enough work for half to four thirds of the cluster.
 	median := time.Duration((0.5 + 0.8*r.Float64()) * float64(rich) * float64(40*time.Minute) / float64(n) / 6)
 	for range n {
 		o := w.owners[r.IntN(len(w.owners))]
@@ -147,7 +146,7 @@ func (w *world) load(r *rand.Rand, m *mood) {
 		}
 		j := w.newWork(o, users[min(r.IntN(len(users)), r.IntN(len(users)))], need, logNormal(r, median, 1.3, time.Second, 2*time.Hour))
 		w.decorate(r, m, j)
-		if w.opt.order != contract.ByAge { // most may be ended, and some run long enough for that
+		if w.opt.order != contract.ByAge { // most are preemptible, and some run long enough for that
 			j.spec.Preemptible = r.IntN(4) > 0
 			j.runs *= time.Duration(1 + r.IntN(3)*r.IntN(3))
 		}
@@ -158,7 +157,7 @@ func (w *world) load(r *rand.Rand, m *mood) {
 	}
 }
 
-// decorate gives some jobs what not all have.
+// decorate gives some jobs further properties.
 func (w *world) decorate(r *rand.Rand, m *mood, j *work) {
 	if r.IntN(4) == 0 {
 		j.spec.Priority = r.IntN(101)
@@ -229,12 +228,12 @@ func (w *world) decorate(r *rand.Rand, m *mood, j *work) {
 	}
 }
 
-// reachableEver says whether any host could ever run the job.
+// reachableEver reports whether any host could ever run the job.
 func (j *work) reachableEver() bool {
 	return slices.ContainsFunc(j.world().hosts, j.could)
 }
 
-// each has something happen so many times an hour on average, at random moments.
+// each calls do so many times an hour on average, at random moments.
 func (w *world) each(r *rand.Rand, rate float64, do func()) {
 	if rate <= 0 {
 		return
@@ -244,7 +243,7 @@ func (w *world) each(r *rand.Rand, rate float64, do func()) {
 	}
 }
 
-// trouble draws what goes wrong.
+// trouble draws the faults.
 func (w *world) trouble(r *rand.Rand, m *mood) {
 	for _, h := range w.hosts {
 		w.hostTrouble(r, m, h)
@@ -299,8 +298,7 @@ func (w *world) hostTrouble(r *rand.Rand, m *mood, h *host) {
 	})
 }
 
-// die is a power cut, after which the host comes back, perhaps with an empty
-// disk, or does not.
+// die is a power cut. Then the host returns, perhaps with an empty disk, or never.
 func (h *host) die(r *rand.Rand, m *mood) {
 	w := h.ref()
 	if !h.power || h.gone {
@@ -322,7 +320,7 @@ func (h *host) die(r *rand.Rand, m *mood) {
 	})
 }
 
-// spare says whether every job could be run without the host.
+// spare reports whether all jobs could be run without the host.
 func (w *world) spare(without *host) bool {
 	for _, j := range w.works {
 		able := false

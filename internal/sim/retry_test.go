@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A host where everything fails at once is free most of the time, and the other one is busy. Each of the jobs fails
-// there once at most: its retry waits for the other host.
+// On one host everything fails at once, so it is free most of the time, and the other one is busy. Each of the jobs
+// fails there at most once: its retry waits for the other host.
 func TestRetriesWaitForAnotherHost(t *testing.T) {
 	w, o := scene(t, 2, hostSpec{cpus: 1}, options{})
 	for range 30 {
@@ -23,8 +23,8 @@ func TestRetriesWaitForAnotherHost(t *testing.T) {
 	}
 }
 
-// Where no other host could take it, a retry does not wait.
-func TestRetriesOnTheOnlyHost(t *testing.T) {
+// If no other host could take it, a retry does not wait.
+func TestRetryDoesNotWaitOnTheOnlyHost(t *testing.T) {
 	w, o := scene(t, 1, hostSpec{cpus: 1}, options{})
 	j := w.newWork(o, "ada", cpus(1), time.Second)
 	j.spec.Retries, j.fails = 3, 3

@@ -1,7 +1,6 @@
 package sim
 
-// More scenes: poison, wall clocks, a full cluster, weeks, and what is left
-// when all is done.
+// More scenes: tasks that bring hosts down, wall clocks, a full cluster, weeks, and what is left at the end.
 
 import (
 	"slices"
@@ -12,9 +11,9 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// TestPoisonTask: a task that takes its host down each time is not given to all
-// hosts for ever.
-func TestPoisonTask(t *testing.T) {
+// TestTaskThatBringsHostsDownIsHeld checks that a task that brings its host down each time is not placed on one host
+// after the other for ever.
+func TestTaskThatBringsHostsDownIsHeld(t *testing.T) {
 	w, o := scene(t, 6, hostSpec{cpus: 4}, options{})
 	j := w.newWork(o, "ada", cpus(1), 100*time.Millisecond)
 	j.poison, j.poisonFor = true, 200*time.Millisecond
@@ -49,9 +48,9 @@ func TestPoisonTask(t *testing.T) {
 	}
 }
 
-// TestWallClockSetBack: jobs wait in their order while the owner's wall clock is
+// TestJobsKeepTheirOrderWhenTheWallClockIsSet checks that waiting jobs keep their order while the owner's wall clock is
 // set back by an hour, and later forward by two.
-func TestWallClockSetBack(t *testing.T) {
+func TestJobsKeepTheirOrderWhenTheWallClockIsSet(t *testing.T) {
 	w, o := scene(t, 2, hostSpec{gpus: "1xH100", cpus: 4}, options{})
 	for i := range 60 {
 		w.newWork(o, "ada", gpus(1), 40*time.Second).submitAt(time.Second + time.Duration(i)*15*time.Second)
@@ -62,12 +61,12 @@ func TestWallClockSetBack(t *testing.T) {
 	w.runAll(40 * time.Minute)
 	started := slices.DeleteFunc(slices.Clone(w.works), func(j *work) bool { return j.starts == 0 })
 	if len(started) < len(w.works) {
-		t.Errorf("only %d of %d jobs started", len(started), len(w.works))
+		t.Errorf("%d of %d jobs started, want all", len(started), len(w.works))
 	}
 	slices.SortFunc(started, func(a, b *work) int { return int(a.startAt - b.startAt) })
 	for i, j := range started {
 		if d := j.index - i; d > 2 || d < -2 { // two hosts: neighbours may change places
-			t.Errorf("job %d was the %dth to start", j.index, i)
+			t.Errorf("job %d was the %dth to start, want at most 2 places away", j.index, i)
 			break
 		}
 	}
@@ -79,9 +78,9 @@ func TestWallClockSetBack(t *testing.T) {
 	}
 }
 
-// TestBeginFollowsTheWallClock: a job begins when the wall clock of its owner says so, also if that is set. A clock that is
-// set back after the begin changes nothing.
-func TestBeginFollowsTheWallClock(t *testing.T) {
+// TestBeginTimeFollowsTheWallClock checks that a job begins when its owner's wall clock says so, even if the clock is set.
+// If the clock is set back after the begin time, nothing changes.
+func TestBeginTimeFollowsTheWallClock(t *testing.T) {
 	w, o := scene(t, 1, hostSpec{cpus: 4}, options{})
 	at := func(d time.Duration) *time.Time {
 		t := time.Unix(firstDay, 0).Add(d).UTC()
@@ -95,7 +94,7 @@ func TestBeginFollowsTheWallClock(t *testing.T) {
 		j.submitAt(time.Second)
 		all = append(all, j)
 	}
-	full := w.newWork(o, "ada", cpus(4), 10*time.Minute) // while it runs, the clock is set back
+	full := w.newWork(o, "ada", cpus(4), 10*time.Minute) // the clock is set back while it runs
 	full.submitAt(115 * time.Minute)
 	w.start()
 	w.at(30*time.Minute, func() { o.wallOff = 20 * time.Minute })
@@ -110,9 +109,9 @@ func TestBeginFollowsTheWallClock(t *testing.T) {
 	}
 }
 
-// TestExclusiveAmongSmall: a task that wants a host for itself starts soon after the others' first turn, although small
-// tasks of two owners come all the time, and then these go on.
-func TestExclusiveAmongSmall(t *testing.T) {
+// TestExclusiveTaskStartsAmongSmallOnes checks that an exclusive task starts soon after the others' first turn,
+// although small tasks of two owners keep arriving, and that these go on afterwards.
+func TestExclusiveTaskStartsAmongSmallOnes(t *testing.T) {
 	w, o := scene(t, 2, hostSpec{gpus: "2xH100", cpus: 8}, options{})
 	other := w.addOwner(nil)
 	for i := range 720 {
@@ -133,9 +132,9 @@ func TestExclusiveAmongSmall(t *testing.T) {
 	}
 }
 
-// TestFullCluster: 90 hosts, three owners, thousands of jobs of mixed sizes. The
-// longest waits are in the log.
-func TestFullCluster(t *testing.T) {
+// TestFullClusterRunsAllJobs runs 90 hosts, three owners, and thousands of jobs of mixed sizes. The longest waits are in
+// the log.
+func TestFullClusterRunsAllJobs(t *testing.T) {
 	w, o := scene(t, 90, hostSpec{gpus: "8xH100", cpus: 64}, options{standing: 128})
 	owners := []*owner{o, w.addOwner(nil), w.addOwner(nil)}
 	r := w.chance
@@ -166,8 +165,8 @@ func TestFullCluster(t *testing.T) {
 	w.checkOffers()
 }
 
-// TestNothingGrows: after twice as many jobs, drained cores hold as much (P3).
-func TestNothingGrows(t *testing.T) {
+// TestMemoryOfCoresDoesNotGrow checks that cores without jobs hold as much after twice as many jobs (P3).
+func TestMemoryOfCoresDoesNotGrow(t *testing.T) {
 	w, o := scene(t, 8, hostSpec{gpus: "2xH100", cpus: 8, real: true}, options{keepEnded: 50, keepWhole: 8})
 	r := w.chance
 	users := []string{"ada", "bob", "cyd"}
@@ -225,9 +224,9 @@ func TestNothingGrows(t *testing.T) {
 	w.checkSizes()
 }
 
-// TestPurgeOverWeeks: jobs are forgotten a week after their end, whatever the
-// clocks of the hosts that ran them say.
-func TestPurgeOverWeeks(t *testing.T) {
+// TestJobsArePurgedAWeekAfterTheirEnd checks that jobs are purged a week after their end, whatever the clocks of the
+// hosts that ran them say.
+func TestJobsArePurgedAWeekAfterTheirEnd(t *testing.T) {
 	w, o := scene(t, 3, hostSpec{cpus: 4}, options{sampling: time.Hour})
 	w.hosts[1].wallOff = 400 * 24 * time.Hour  // a year ahead
 	w.hosts[2].wallOff = -400 * 24 * time.Hour // a year behind
@@ -248,7 +247,7 @@ func TestPurgeOverWeeks(t *testing.T) {
 	early := func(when string) {
 		for _, j := range w.works {
 			if _, kept := o.rows[j.id]; j.endAt > 0 && !kept && w.now-j.endAt < 6*day {
-				t.Errorf("%s: %s is forgotten %v after its end", when, j, w.now-j.endAt)
+				t.Errorf("%s: %s is purged %v after its end, want at least 6 days", when, j, w.now-j.endAt)
 				return
 			}
 		}

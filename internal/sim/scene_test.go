@@ -1,6 +1,6 @@
 package sim
 
-// Scenes: larger worlds of one kind each, each for a fault that was seen.
+// Scenes: larger worlds of one kind each, each for a fault that has happened.
 
 import (
 	"fmt"
@@ -35,8 +35,8 @@ func scene(t *testing.T, hosts int, s hostSpec, opt options) (*world, *owner) {
 	return w, o
 }
 
-// TestLargeJobIsNotStarved: two GPUs, one of them freed every 50 s, and a job
-// for both that is first in line. Later ones start before it only in the turn that is for them.
+// TestLargeJobIsNotStarved has two GPUs, one of which becomes free every 50 s, and a job for both that is first in
+// line. Later ones start before it only in the turn for others.
 func TestLargeJobIsNotStarved(t *testing.T) {
 	w, o := scene(t, 1, hostSpec{gpus: "2xH100", cpus: 16}, options{})
 	w.newWork(o, "ada", gpus(1), 50*time.Second).submitAt(time.Second)
@@ -55,15 +55,14 @@ func TestLargeJobIsNotStarved(t *testing.T) {
 	}
 	switch wait := large.startAt - large.acceptAt; {
 	case large.starts == 0:
-		t.Errorf("the job for both GPUs never started within %v, and %d later ones did", w.now-large.acceptAt, later)
+		t.Errorf("the job for both GPUs never started within %v, but %d later ones did", w.now-large.acceptAt, later)
 	case wait > worker.DefaultSetAside+4*time.Minute || later > 2:
 		t.Errorf("the job for both GPUs waited %v, and %d later ones started before it after their turn, want at most %v and at most 2", wait, later, worker.DefaultSetAside+4*time.Minute)
 	}
 }
 
-// TestLargeJobAmongOwners: as above, and the jobs for one GPU come from other
-// owners: one order holds for all.
-func TestLargeJobAmongOwners(t *testing.T) {
+// TestLargeJobIsNotStarvedByOtherOwners is the same with jobs for one GPU from other owners: one order holds for all.
+func TestLargeJobIsNotStarvedByOtherOwners(t *testing.T) {
 	w, o := scene(t, 2, hostSpec{gpus: "4xH100", cpus: 16}, options{})
 	others := []*owner{w.addOwner(nil), w.addOwner(nil)}
 	for i := range 500 {
@@ -82,10 +81,9 @@ func TestLargeJobAmongOwners(t *testing.T) {
 	}
 }
 
-// TestRestartsLoseNoTask: an owner with a task on each of 99 hosts, far beyond
-// the sessions that are kept without need, is killed and started again; then
-// the daemon of each host is.
-func TestRestartsLoseNoTask(t *testing.T) {
+// TestRestartsOfManyDaemonsLoseNoTask has an owner with a task on each of 99 hosts, far more than the sessions that are
+// kept without need. The owner is killed and started again, and then the daemon of each host.
+func TestRestartsOfManyDaemonsLoseNoTask(t *testing.T) {
 	w, o := scene(t, 99, hostSpec{cpus: 1}, options{mute: true})
 	for range w.hosts {
 		j := w.newWork(o, "ada", cpus(1), endless)
@@ -94,7 +92,7 @@ func TestRestartsLoseNoTask(t *testing.T) {
 	}
 	w.start()
 	if !w.runAny(10*time.Minute, func() bool { return w.stats.jobs == len(w.works) }) {
-		t.Fatalf("only %d of %d tasks run", w.stats.jobs, len(w.works))
+		t.Fatalf("%d tasks run, want %d", w.stats.jobs, len(w.works))
 	}
 	w.runAll(w.now + time.Minute)
 	lost := func(after string) {
@@ -119,16 +117,16 @@ func TestRestartsLoseNoTask(t *testing.T) {
 	lost("the daemons of their hosts were killed and started again")
 }
 
-// runAll lets time go by whatever does not hold.
+// runAll lets time pass even if a property does not hold.
 func (w *world) runAll(until time.Duration) {
 	for w.next(until) {
 	}
 	w.now = max(w.now, until)
 }
 
-// TestQuotaAtManyHosts: one task more than its user may have, at 17 and at 100
-// hosts that all refuse it.
-func TestQuotaAtManyHosts(t *testing.T) {
+// TestTaskOverAQuotaAtManyHostsStartsOnceItMay has one task more than its user may have, at 17 and at 100 hosts that
+// all decline it.
+func TestTaskOverAQuotaAtManyHostsStartsOnceItMay(t *testing.T) {
 	for _, n := range []int{17, 100} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			limits := worker.Limits{PerUser: contract.Limit{contract.LimitTasks: 1}}
@@ -140,7 +138,7 @@ func TestQuotaAtManyHosts(t *testing.T) {
 			more.submitAt(5 * time.Minute)
 			w.start()
 			if !w.runAny(5*time.Minute, func() bool { return w.stats.jobs == n }) {
-				t.Fatalf("only %d of %d tasks run", w.stats.jobs, n)
+				t.Fatalf("%d tasks run, want %d", w.stats.jobs, n)
 			}
 			w.runAll(5 * time.Minute)
 			before := w.stats.offers
@@ -152,18 +150,18 @@ func TestQuotaAtManyHosts(t *testing.T) {
 				t.Errorf("one task over its quota was offered %d times to %d hosts within 10 s, and %d times in the next ten minutes, want at most %v and at most %v", first, n, later, 2*n, 2*n)
 			}
 			if w.runAll(w.now); more.starts > 0 {
-				t.Errorf("it runs although its user is over his quota")
+				t.Errorf("the task runs although its user is over the quota")
 			}
 			freed := w.works[0].tries[0]
 			freed.kill(byStop, time.Second, "the user ends it")
 			if asked := w.now; !w.runAny(w.now+time.Minute, func() bool { return more.starts > 0 }) {
-				t.Errorf("its user has room since %v, and a minute later it does not run", asked)
+				t.Errorf("the user may have more since %v, but a minute later the task does not run", asked)
 			}
 		})
 	}
 }
 
-// runAny is runUntil whatever does not hold.
+// runAny is runUntil even if a property does not hold.
 func (w *world) runAny(most time.Duration, so func() bool) bool {
 	for !so() && w.now < most {
 		w.runAll(min(w.now+time.Second, most))
@@ -171,9 +169,9 @@ func (w *world) runAny(most time.Duration, so func() bool) bool {
 	return so()
 }
 
-// TestManyTasksOverQuota: 20,000 tasks of a user who may have four at a time on
-// each of ten hosts with room for many more.
-func TestManyTasksOverQuota(t *testing.T) {
+// TestManyTasksOverAQuotaCostFewOffers has 20,000 tasks of a user who may have four at a time on each of ten hosts with
+// capacity for many more.
+func TestManyTasksOverAQuotaCostFewOffers(t *testing.T) {
 	limits := worker.Limits{PerUser: contract.Limit{contract.LimitTasks: 4}}
 	w, o := scene(t, 10, hostSpec{cpus: 64, limits: limits}, options{sampling: time.Hour, keepEnded: 100, keepWhole: 16})
 	for i := range 20_000 {
@@ -198,9 +196,9 @@ func TestManyTasksOverQuota(t *testing.T) {
 	}
 }
 
-// TestHostFoundAmongMany: 600 hosts, of which 512 have a session and are full;
-// only one that a search names can run the job.
-func TestHostFoundAmongMany(t *testing.T) {
+// TestOnlyHostForAJobIsFoundAmongMany has 600 hosts, of which 512 have a session and are full. Only one host that a
+// search finds can run the job.
+func TestOnlyHostForAJobIsFoundAmongMany(t *testing.T) {
 	w, o := scene(t, 599, hostSpec{cpus: 2}, options{sampling: time.Minute})
 	last := w.addHost(hostSpec{cpus: 2, gpus: "1xH100", labels: map[string]string{"only": "here"}})
 	for i := range 1100 {
@@ -222,7 +220,7 @@ func TestHostFoundAmongMany(t *testing.T) {
 	}
 	t.Logf("%d tasks run, %d sessions", w.stats.jobs, sessions)
 	if o.links[last.peer].open {
-		t.Logf("the last host has a session already")
+		t.Logf("the last host already has a session")
 	}
 	if !w.runAny(w.now+2*time.Minute, func() bool { return j.starts > 0 }) {
 		t.Errorf("the job that only the last host can run: accepted %v, %s, not started after 2 minutes", j.accepted, j.state)

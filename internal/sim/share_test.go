@@ -22,7 +22,7 @@ type crowd struct {
 	works  map[string][]*work // in the order of submission
 }
 
-// used is how many GPU-seconds a user's tasks have run within a time.
+// used returns how many GPU-seconds a user's tasks have run within a time.
 func (c *crowd) used(user string, from, to time.Duration) float64 {
 	sum := 0.0
 	for _, j := range c.works[user] {
@@ -49,20 +49,21 @@ func (c *crowd) check(t *testing.T, from, to time.Duration) {
 	for user, w := range c.weight {
 		has, should := c.used(user, from, to)/total, w/weights
 		if math.Abs(has/should-1) > 0.1 {
-			t.Errorf("%s has %.1f %% of the run time, and should have %.1f %%", user, 100*has, 100*should)
+			t.Errorf("%s has %.1f %% of the run time, want %.1f %% within a tenth", user, 100*has, 100*should)
 		}
 		c.checkOrder(t, user)
 	}
 }
 
-// How many later jobs of its user and owner may start before a job: of those that ask for the same, and of all. A job for
-// all GPUs of a host is passed over by smaller ones while nothing is set aside for it, which is a time and not a number.
+// How many later jobs of its user and owner may start before a job: of those with the same needs, and of all. A job for
+// all GPUs of a host is passed over by smaller ones while nothing is set aside for it, which is a time and not a
+// number.
 const (
 	overtakenBySame = fleet.MaxQueued
 	overtakenByAny  = 4 * fleet.MaxQueued
 )
 
-// checkOrder sees to it that the jobs of a user at one owner start about in their order, at any time.
+// checkOrder checks that the jobs of a user at one owner start roughly in their order, at any time.
 func (c *crowd) checkOrder(t *testing.T, user string) {
 	t.Helper()
 	for _, o := range c.w.owners {
@@ -79,7 +80,7 @@ func (c *crowd) checkOrder(t *testing.T, user string) {
 			open = open || j.starts == 0
 		}
 		if !open {
-			t.Fatalf("all jobs of %s at %s have started: they were too few for this test", user, o.peer)
+			t.Fatalf("all jobs of %s at %s have started: too few for this test", user, o.peer)
 		}
 		for i, j := range all[:last] {
 			same, sum := 0, 0
@@ -99,7 +100,7 @@ func (c *crowd) checkOrder(t *testing.T, user string) {
 	}
 }
 
-// full is a world of hosts with 16 GPUs, two owners, and users with these weights. The first one submits ten times as
+// full is a world of hosts with 16 GPUs, two owners, and users with these weights. The first user submits ten times as
 // many jobs as the others.
 func full(t *testing.T, seed uint64, each int, weights fairshare.Weights, of map[string]float64, add func(j *work, user string)) *crowd {
 	w := newTestWorld(t, seed, options{shares: weights, sampling: time.Hour})
@@ -127,7 +128,8 @@ func full(t *testing.T, seed uint64, each int, weights fairshare.Weights, of map
 	return c
 }
 
-// The times after which shares are looked at, and the jobs of each user but the first that are enough until then.
+// The times after which shares are checked, and the number of jobs of each user but the first that is enough until
+// then.
 const (
 	usersFor, usersJobs       = 60 * time.Hour, 2850
 	projectsFor, projectsJobs = 15 * time.Hour, 700
@@ -164,9 +166,9 @@ func TestProjectsGetTheirShares(t *testing.T) {
 	c.check(t, projectsFor/3, projectsFor)
 }
 
-// TestWideJobOfUserOverShare: a job for all GPUs of a host, of a user whose small jobs have used far more than his share
-// and go on, starts although others are before it again and again.
-func TestWideJobOfUserOverShare(t *testing.T) {
+// TestWideJobOfAUserOverTheShareStarts has a job for all GPUs of a host, of a user whose small jobs have used far more
+// than the share and go on. It starts although others rank before it again and again.
+func TestWideJobOfAUserOverTheShareStarts(t *testing.T) {
 	w, o := scene(t, 2, hostSpec{gpus: "4xH100", cpus: 16}, options{shares: fairshare.Weights{HalfLife: time.Hour}})
 	other := w.addOwner(nil)
 	for i := range 1500 {

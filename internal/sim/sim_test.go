@@ -16,7 +16,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// machinesOf are so many machines with 8 GPUs each.
+// machinesOf returns so many machines with 8 GPUs each.
 func machinesOf(n int) []load.Machine {
 	all := make([]load.Machine, n)
 	for i := range all {
@@ -70,8 +70,8 @@ func runs(t *testing.T, cfg Config) (Result, record.Log) {
 	return r, log
 }
 
-// checkLog checks that records tell a possible story: no device has two holders, each task starts before it ends, and ends
-// once.
+// checkLog checks that the records are possible: no device has two holders, and each task starts before it ends, and
+// ends once.
 func checkLog(t *testing.T, l load.Load, log record.Log) {
 	t.Helper()
 	type element struct{ job, task int }
@@ -83,7 +83,7 @@ func checkLog(t *testing.T, l load.Load, log record.Log) {
 	for _, r := range log {
 		e := element{r.Job, r.Task}
 		if r.At < last {
-			t.Fatalf("%+v comes after a record of %v", r, last)
+			t.Fatalf("%+v comes after a record of the later %v", r, last)
 		}
 		last = r.At
 		hold := func(all []record.Alloc, sign int) {
@@ -103,7 +103,7 @@ func checkLog(t *testing.T, l load.Load, log record.Log) {
 						t.Logf("%+v", x)
 					}
 				}
-				t.Fatalf("%+v: it runs or has ended", r)
+				t.Fatalf("%+v: a task starts that runs or has ended", r)
 			}
 			if want := max(1, l.Jobs[r.Job].Spec.Nodes); len(r.Alloc) != want {
 				t.Fatalf("%+v: %d hosts, want %d", r, len(r.Alloc), want)
@@ -114,7 +114,7 @@ func checkLog(t *testing.T, l load.Load, log record.Log) {
 			late := r.Kind == record.Lost && ended[e] || r.Kind == record.Finish && reopened[e]
 			reopened[e] = reopened[e] || r.Kind == record.Lost && ended[e]
 			if runs[e] == nil && !late {
-				t.Fatalf("%+v: it does not run", r)
+				t.Fatalf("%+v: a task ends that does not run", r)
 			}
 			hold(runs[e], -1)
 			delete(runs, e)
@@ -143,12 +143,13 @@ func TestEachJobEnds(t *testing.T) {
 		t.Errorf("%d jobs ended, %d tasks finished and %d by the records, want 200 and 280", r.Ended, r.Finished, finished)
 	}
 	if r.Messages == 0 || r.Bytes < int64(r.Messages)*20 || r.Ages.Count != r.Offers || len(r.ByKind) < 10 {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want messages, an age for each offer and at least 10 kinds", r)
 	}
 }
 
-// TestSameSeed: the same configuration gives the same events and the same records; another seed does not.
-func TestSameSeed(t *testing.T) {
+// TestSameSeedGivesTheSameSimulation checks that the same configuration gives the same events and the same records, and
+// another seed does not.
+func TestSameSeedGivesTheSameSimulation(t *testing.T) {
 	digest := func(seed uint64) string {
 		cfg := small()
 		cfg.Seed = seed
@@ -172,8 +173,9 @@ func TestSameSeed(t *testing.T) {
 	}
 }
 
-// TestKnownDurations: users that tell how long their jobs run lose none of them, and the makespan is no longer.
-func TestKnownDurations(t *testing.T) {
+// TestKnownDurationsDoNotDelayJobs checks that users who give the durations of their jobs lose none of them, and that
+// the makespan is no longer.
+func TestKnownDurationsDoNotDelayJobs(t *testing.T) {
 	cfg := small()
 	unknown, _ := runs(t, cfg)
 	cfg.Known = true
@@ -184,7 +186,7 @@ func TestKnownDurations(t *testing.T) {
 	t.Logf("makespan %v with unknown durations, %v with known ones", unknown.End, known.End)
 }
 
-// TestPreemptedWorkIsKept: a task that is preempted goes on where it was, and its start costs Config.Restart.
+// TestPreemptedWorkIsKept checks that a preempted task continues where it was, and that its start costs Config.Restart.
 func TestPreemptedWorkIsKept(t *testing.T) {
 	low, high := jobOf(0, 8, 0, 10*time.Minute), jobOf(1, 8, 4*time.Minute, time.Minute)
 	low.Spec.Preemptible, low.Spec.Priority, high.Spec.Priority = true, 0, 100
@@ -192,24 +194,24 @@ func TestPreemptedWorkIsKept(t *testing.T) {
 	if r.Preempted != 1 || r.Starts != 3 {
 		t.Fatalf("%d preempted, %d starts: %v, want 1 and 3", r.Preempted, r.Starts, log)
 	}
-	worked := 12 * time.Minute // 10 of the one, 1 of the other, 1 for the start
+	worked := 12 * time.Minute // 10 of the first, 1 of the other, 1 for the start
 	if end := log[len(log)-1].At; end < worked || end > worked+2*time.Second {
 		t.Errorf("the last task ended after %v, want %v", end, worked)
 	}
 }
 
-// TestPreemptedGang: a gang that is preempted counts once.
-func TestPreemptedGang(t *testing.T) {
+// TestPreemptedGangCountsOnce checks that a preempted gang counts once.
+func TestPreemptedGangCountsOnce(t *testing.T) {
 	low, high := jobOf(0, 8, 0, 10*time.Minute), jobOf(1, 8, 4*time.Minute, time.Minute)
 	low.Spec.Preemptible, low.Spec.Priority, high.Spec.Priority, low.Spec.Nodes = true, 0, 100, 3
 	r, log := runs(t, Config{Load: load.Load{Machines: machinesOf(3), Jobs: []load.Job{low, high}}, Restart: time.Minute})
 	if r.Preempted != 1 || r.Lost != 0 || r.Starts != 3 || r.Finished != 2 {
-		t.Fatalf("%+v\n%v", r, log)
+		t.Fatalf("got %+v, want 1 preempted, none lost, 3 starts and 2 finished\n%v", r, log)
 	}
 }
 
-// TestDependencies: a job waits for the one that it names, also if that is accepted later than it comes itself.
-func TestDependencies(t *testing.T) {
+// TestJobWaitsForItsDependency checks that a job waits for the one that it names, even if that one is accepted later.
+func TestJobWaitsForItsDependency(t *testing.T) {
 	jobs := []load.Job{jobOf(0, 1, 0, 5*time.Minute), jobOf(1, 1, 0, time.Minute), jobOf(2, 1, 0, time.Minute)}
 	jobs[1].Spec.Dependency = []string{"afterok:job-00000"}
 	jobs[2].Spec.Dependency = []string{"afterok:job-00001"}
@@ -223,8 +225,8 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
-// TestFilesTravel: a job with files starts when they are there, and they go to each host once.
-func TestFilesTravel(t *testing.T) {
+// TestFilesGoToEachHostOnce checks that a job with files starts when they have arrived, and that they go to each host once.
+func TestFilesGoToEachHostOnce(t *testing.T) {
 	x := jobOf(0, 1, 0, time.Minute)
 	x.Bytes, x.Spec.Array = 10<<30, "0-31"
 	r, log := runs(t, Config{Load: load.Load{Machines: machinesOf(3), Jobs: []load.Job{x}}})
@@ -233,20 +235,20 @@ func TestFilesTravel(t *testing.T) {
 	}
 	for _, s := range log {
 		if s.Kind == record.Start && s.Alloc[0].Hops > 0 && s.At < 8*time.Second {
-			t.Errorf("%+v: 10 GiB came in %v", s, s.At)
+			t.Errorf("%+v: 10 GiB arrived in %v, want at least 8 s", s, s.At)
 		}
 	}
 }
 
-func TestHorizon(t *testing.T) {
+func TestSimulationEndsAtTheHorizon(t *testing.T) {
 	cfg := small()
 	cfg.Horizon = 5 * time.Minute
 	if r, _ := runs(t, cfg); r.End != 5*time.Minute || r.Ended == 0 || r.Ended == 200 {
-		t.Errorf("ended at %v with %d jobs", r.End, r.Ended)
+		t.Errorf("ended at %v with %d jobs, want 5m with some, but not all", r.End, r.Ended)
 	}
 }
 
-func TestContextEndsTheRun(t *testing.T) {
+func TestSimulationEndsWithItsContext(t *testing.T) {
 	w, err := New(Config{Load: load.Load{Machines: machinesOf(10), Jobs: someJobs(2000, time.Second)}})
 	if err != nil {
 		t.Fatal(err)
@@ -258,8 +260,8 @@ func TestContextEndsTheRun(t *testing.T) {
 	}
 }
 
-// TestRoutes: all jobs of a user go to one scheduler, or jobs go to all of them by turns.
-func TestRoutes(t *testing.T) {
+// TestEachRouteOfJobs checks that all jobs of a user go to one scheduler, or jobs go to all of them in turn.
+func TestEachRouteOfJobs(t *testing.T) {
 	for route, want := range map[Route]int{ByTurns: 4, ByUser: 1} {
 		jobs := make([]load.Job, 40)
 		for i := range jobs {
@@ -280,8 +282,8 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// TestBadConfig: each is refused with a word on what is wrong.
-func TestBadConfig(t *testing.T) {
+// TestInvalidConfigurationIsRefused checks that each invalid configuration is refused with a word on what is wrong.
+func TestInvalidConfigurationIsRefused(t *testing.T) {
 	good := func() Config { return Config{Load: load.Load{Machines: machinesOf(2), Jobs: someJobs(2, 0)}} }
 	for want, change := range map[string]func(*Config){
 		"without machines":             func(c *Config) { c.Load.Machines = nil },
@@ -311,8 +313,9 @@ func TestBadConfig(t *testing.T) {
 	}
 }
 
-// TestCandidates: the policy spread uses all machines if it may compare them, and fewer if it sees one candidate.
-func TestCandidates(t *testing.T) {
+// TestPolicySeesAsManyCandidatesAsConfigured checks that the policy spread uses all machines if it may compare them,
+// and fewer if it sees one candidate.
+func TestPolicySeesAsManyCandidatesAsConfigured(t *testing.T) {
 	for candidates, all := range map[int]bool{100: true, 1: false} {
 		var jobs []load.Job
 		for i := range 8 {
@@ -326,7 +329,7 @@ func TestCandidates(t *testing.T) {
 			}
 		}
 		if (len(used) == 8) != all {
-			t.Errorf("with %d candidates %d machines are used", candidates, len(used))
+			t.Errorf("with %d candidates %d machines are used, want all exactly if they may be compared", candidates, len(used))
 		}
 	}
 }

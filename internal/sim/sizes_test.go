@@ -1,7 +1,7 @@
 package sim
 
-// How much a core holds (P3): the lengths of all lists and maps that can be
-// reached from it, by the field that holds them.
+// How much a core holds (P3): the lengths of all lists and maps that can be reached from it, by the field that holds
+// them.
 
 import (
 	"cmp"
@@ -16,8 +16,7 @@ import (
 // sizes are summed lengths by type and field, as "scheduler.Core.offers".
 type sizes map[string]int
 
-// sizesOf walks all that can be reached from a pointer to a struct. Fields that
-// are not exported can be measured, though not read.
+// sizesOf walks all that can be reached from a pointer to a struct. Unexported fields can be measured, though not read.
 func sizesOf(core any) sizes {
 	s := sizes{}
 	v := reflect.ValueOf(core)
@@ -25,8 +24,7 @@ func sizesOf(core any) sizes {
 	return s
 }
 
-// constants are fields that do not change while a core lives, or that a job
-// brings along.
+// constants are fields that do not change while a core lives, or that belong to a job.
 var constants = []string{".cfg", ".Spec", ".spec", ".clauses", ".Profile", ".profile", ".Links", ".policy", ".rng", ".chance", ".log"}
 
 func (s sizes) walk(v reflect.Value, path string, seen map[uintptr]bool) {
@@ -78,7 +76,7 @@ func (s sizes) walk(v reflect.Value, path string, seen map[uintptr]bool) {
 	}
 }
 
-// sorted goes through them by name.
+// sorted iterates over them by name.
 func (s sizes) sorted() iter.Seq2[string, int] {
 	return func(yield func(string, int) bool) {
 		for _, name := range slices.Sorted(maps.Keys(s)) {
@@ -89,7 +87,7 @@ func (s sizes) sorted() iter.Seq2[string, int] {
 	}
 }
 
-// largest are the n largest, for people.
+// largest shows the n largest, for people.
 func (s sizes) largest(n int) string {
 	names := slices.SortedFunc(maps.Keys(s), func(a, b string) int { return cmp.Or(cmp.Compare(s[b], s[a]), cmp.Compare(a, b)) })
 	var out []string
@@ -99,8 +97,8 @@ func (s sizes) largest(n int) string {
 	return strings.Join(out, ", ")
 }
 
-// checkSizes checks that cores with nothing left to do hold little: something
-// for each host, device and owner, and for each job that is kept.
+// checkSizes checks that cores with no jobs hold little: something for each host, device and owner, and for each job
+// that is kept.
 func (w *world) checkSizes() {
 	devices := 0
 	for _, h := range w.hosts {

@@ -1,6 +1,6 @@
 package sim
 
-// What a step of a scheduler costs as hosts and waiting jobs grow (P6).
+// The cost of a step of a scheduler as hosts and waiting jobs grow in number (P6).
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 	"github.com/musterhq/muster/scheduler"
 )
 
-// stage is one scheduler that is told of hosts by hand.
+// stage is one scheduler that is told of hosts by the test.
 type stage struct {
 	b     *testing.B
 	core  *scheduler.Core
@@ -55,7 +55,7 @@ func newStage(b *testing.B, hosts int) *stage {
 	return s
 }
 
-// submit adds jobs of so many kinds, and lets them find out that there is no room.
+// submit adds jobs of so many kinds, which then wait, as nothing is free.
 func (s *stage) submit(jobs, kinds, priority int) {
 	for i := 0; i < jobs; {
 		var asks []scheduler.Event
@@ -71,7 +71,7 @@ func (s *stage) submit(jobs, kinds, priority int) {
 	}
 }
 
-// settle lets the core take all the steps that it wants now.
+// settle has the core perform all the steps that are due now.
 func (s *stage) settle() {
 	s.now += time.Millisecond
 	for range 1000 {
@@ -88,13 +88,12 @@ func (s *stage) tell(host int, free contract.Free) scheduler.Effects {
 	return s.step(scheduler.FromWorker{Peer: stagePeer(host), Msg: contract.Availability{Seq: s.seq, Free: free}})
 }
 
-// queuedAtHost is above the offers of one scheduler that queue at a host, for
-// each host at which a task queues.
+// queuedAtHost is an upper bound of the offers of one scheduler that queue at a host, for each host at which a task
+// queues.
 const queuedAtHost = 3
 
-// BenchmarkNews is a host that says that it has a little more room, not enough
-// for anything that waits. At every host as much is queued as may be, so that
-// what waits is blocked; it is of up to a thousand kinds.
+// BenchmarkNews has a host report a little more free capacity, not enough for any waiting job. Each host has as many
+// queued offers as allowed, so that the waiting jobs are blocked. They are of up to a thousand kinds.
 func BenchmarkNews(b *testing.B) {
 	for _, hosts := range []int{90, 1_000, 10_000} {
 		for _, waiting := range []int{100, 1_000, 10_000} {
@@ -113,8 +112,7 @@ func BenchmarkNews(b *testing.B) {
 	}
 }
 
-// BenchmarkPlace is a job that is submitted and offered to one of many idle
-// hosts, and cancelled.
+// BenchmarkPlace submits a job, which is offered to one of many idle hosts, and cancels it.
 func BenchmarkPlace(b *testing.B) {
 	for _, hosts := range []int{90, 1_000, 10_000} {
 		b.Run(fmt.Sprintf("hosts=%d", hosts), func(b *testing.B) {
@@ -140,8 +138,8 @@ func BenchmarkPlace(b *testing.B) {
 	}
 }
 
-// BenchmarkFullCluster is what 90 full hosts and three owners take for a job, while hundreds wait, and the referee with
-// them.
+// BenchmarkFullCluster measures the cost of a job for 90 full hosts and three owners, while hundreds wait, including
+// the referee.
 func BenchmarkFullCluster(b *testing.B) {
 	for b.Loop() {
 		began := cpuTime()

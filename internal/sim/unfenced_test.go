@@ -10,9 +10,10 @@ import (
 	"time"
 )
 
-// TestUnfencedHosts: in random worlds some hosts lose their daemon and their runner at once, and their tasks go on, whatever
-// their leases. No task runs twice (P5), and once all is well every job ends (P7).
-func TestUnfencedHosts(t *testing.T) {
+// TestTasksOfUnfencedHostsNeverRunTwice runs random worlds in which some hosts lose their daemon and their runner at
+// once, and their tasks go on without a lease. No task runs twice (P5), and once nothing fails any more each job ends
+// (P7).
+func TestTasksOfUnfencedHostsNeverRunTwice(t *testing.T) {
 	n := 40
 	if testing.Short() {
 		n = 20

@@ -1,7 +1,6 @@
 package sim
 
-// Nothing starves (P1): now and then the world looks who is first in line at
-// each host, and for how long.
+// Nothing starves (P1): from time to time the world checks which job is first in line at each host, and for how long.
 
 import (
 	"cmp"
@@ -16,7 +15,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// standing is who is first in line at a host.
+// standing is the job that is first in line at a host.
 type standing struct {
 	j       *work
 	fitting bool
@@ -28,7 +27,7 @@ func ranks(a, b *work) int {
 	return cmp.Or(cmp.Compare(b.told(), a.told()), cmp.Compare(a.level, b.level), cmp.Compare(a.rankAt, b.rankAt), cmp.Compare(a.id, b.id))
 }
 
-// sample looks at all lines, and comes again.
+// sample looks at all lines, and schedules itself again.
 func (w *world) sample() {
 	w.after(w.opt.sampling, w.sample)
 	w.waiting = w.waiting[:0]
@@ -51,7 +50,7 @@ func (w *world) sample() {
 	for _, o := range w.owners {
 		w.youngest[o] = 0
 	}
-	for _, j := range w.waiting { // an owner keeps its own jobs in their order, whatever its clock says
+	for _, j := range w.waiting { // an owner keeps its own jobs in order, whatever its clock says
 		if j.agedAnew() {
 			continue
 		}
@@ -68,8 +67,8 @@ func (w *world) sample() {
 	}
 }
 
-// mayBegin says whether the begin of the job is reached. Its owner knows: once it is, a clock that is set back does not
-// matter.
+// mayBegin reports whether the begin time of the job is reached. Its owner knows that: once it is reached, a clock that
+// is set back does not matter.
 func (j *work) mayBegin() bool {
 	if j.spec.Begin == nil || !j.spec.Begin.After(j.owner.now()) {
 		return true
@@ -81,7 +80,7 @@ func (j *work) mayBegin() bool {
 	return there && x.Tasks[0].Reason.Word != job.ReasonBeginTime
 }
 
-// takes says whether the host could be expected to take work of the owner.
+// takes reports whether the host can be expected to accept jobs of the owner.
 func (h *host) takes(o *owner) bool {
 	if !h.up || h.draining.On || h.w.now < h.diskBadUntil+settleTime {
 		return false
@@ -89,7 +88,7 @@ func (h *host) takes(o *owner) bool {
 	return h.links[o.peer].usable() > settleTime
 }
 
-// lookAt finds who is first at the host, and whether it has waited too long.
+// lookAt finds the job that is first at the host, and checks whether it has waited too long.
 func (w *world) lookAt(h *host) {
 	var first *work
 	for _, j := range w.waiting {
@@ -120,13 +119,12 @@ func (w *world) lookAt(h *host) {
 	}
 }
 
-// agedAnew says whether the job's owner was restarted and has not offered it since:
-// its age by the owner's clock is not known.
+// agedAnew reports whether the job's owner was restarted and has not offered it since: its age by the owner's clock is
+// unknown.
 func (j *work) agedAnew() bool { return j.bornIn != j.owner.life }
 
-// rivals says whether another job is so nearly of one age that the host may take it
-// for the older one: it measures with its own clock since when it knows an offer. So
-// may any job be whose age is not known.
+// rivals reports whether another job has so nearly the same age that the host may take it for the older one: the host
+// measures with its own clock how long it has known an offer. This also holds for any job of unknown age.
 func (w *world) rivals(first *work, h *host) bool {
 	if first.agedAnew() {
 		return true
@@ -137,15 +135,15 @@ func (w *world) rivals(first *work, h *host) bool {
 	})
 }
 
-// sharesDecide says whether what users have used may put a job before the first one, whatever their ages. How much that
-// is, each host counts for itself. And if the first one has run before, another one may have got its turn meanwhile.
+// sharesDecide reports whether past use may put a job before the first one, whatever their ages. Each host counts this
+// use by itself. If the first one has run before, another one may have got its turn meanwhile.
 func (w *world) sharesDecide(j, first *work) bool {
 	return w.opt.shares.On() && j.told() == first.told() &&
 		(j.user != first.user || j.spec.Project != first.spec.Project || first.turnAt > 0)
 }
 
-// levelsDecide says whether levels may put a job before the first one, whatever their ages. The level of a job that has run,
-// or that was not offered yet, is not known.
+// levelsDecide reports whether levels may put a job before the first one, whatever their ages. The level of a job that
+// has run, or that was not offered yet, is unknown.
 func (w *world) levelsDecide(j, first *work) bool {
 	unknown := func(j *work) bool { return !j.leveled || len(j.tries) > 0 }
 	return w.opt.order != contract.ByAge && (j.level < first.level || unknown(j) || unknown(first))
@@ -159,12 +157,12 @@ func (j *work) told() int {
 	return j.spec.Priority
 }
 
-// overdue says whether the job may go before all others because it has waited for long. Its owner decides when.
+// overdue reports whether the job may go before all others because it has waited for long. Its owner decides when.
 func (w *world) overdue(j *work) bool {
 	return w.opt.maxWait > 0 && w.now-j.acceptAt >= w.opt.maxWait
 }
 
-// closedWhy is why the host gives the job nothing for a good reason.
+// closedWhy returns a good reason why the host gives the job nothing.
 func (h *host) closedWhy(j *work, free *contract.Free) string {
 	v := h.core.View()
 	if v.Closed.Word != "" {
@@ -177,19 +175,18 @@ func (h *host) closedWhy(j *work, free *contract.Free) string {
 	return ""
 }
 
-// longestPause is above any pause of one task, after a failure or a refusal.
+// longestPause is an upper bound of any pause of one task, after a failure or a refusal.
 const longestPause = 80 * time.Second
 
-// lookAlone sees to a job that is first wherever it could run: it starts when
-// the tasks that run there now have made room.
+// lookAlone checks a job that is first wherever it could run: it starts when the tasks that run there now have ended.
 func (w *world) lookAlone(j *work) {
 	var able []*host
 	if j.firstAt > 0 {
 		for _, l := range j.owner.order {
 			switch {
 			case !j.could(l.h) || !l.h.takes(j.owner):
-			case j.overQuota(l.h), // its user's other tasks end there and begin: when its turn comes is not known
-				w.rivals(j, l.h): // the host may keep its room for a job that it takes for the older one
+			case j.overQuota(l.h), // its user's other tasks end and start there: when its turn comes is unknown
+				w.rivals(j, l.h): // the host may keep its capacity for a job that it takes for the older one
 				j.alone = 0
 				return
 			default:
@@ -205,7 +202,7 @@ func (w *world) lookAlone(j *work) {
 		j.alone, j.aloneAt, j.aloneEnd = w.now, able, 0
 	}
 	if w.now < j.alone+longestPause {
-		return // it may still be paused, and its room be given to others
+		return // it may still be paused, and its capacity given to others
 	}
 	if j.aloneEnd == 0 {
 		for _, h := range able {
@@ -219,7 +216,7 @@ func (w *world) lookAlone(j *work) {
 	if w.now <= end+turnBound {
 		return
 	}
-	if j.sharedSince(able, j.alone) { // others may have begun there meanwhile
+	if j.sharedSince(able, j.alone) { // others may have started there meanwhile
 		j.alone = 0
 		return
 	}
@@ -233,7 +230,7 @@ func (w *world) lookAlone(j *work) {
 		j, len(able), j.alone, j.hostNames(), j.aloneEnd, end, j.why())
 }
 
-// why is what its owner says of a waiting job.
+// why returns what its owner says about a waiting job.
 func (j *work) why() string {
 	x, there := j.owner.core.Job(j.id)
 	if !there {
@@ -242,7 +239,7 @@ func (j *work) why() string {
 	return x.Tasks[0].Reason.String()
 }
 
-// better sees a task start: those that rank behind it lose their turn at its host.
+// better handles the start of a task: those that rank behind it lose their turn at its host.
 func (w *world) better(p *proc) {
 	for _, j := range w.waiting {
 		if j.alone > 0 && (ranks(p.work(), j) < 0 || w.sharesDecide(p.work(), j)) && j.could(p.h) {
@@ -254,7 +251,7 @@ func (w *world) better(p *proc) {
 	}
 }
 
-// hostNames are the hosts that could run the job.
+// hostNames names the hosts that could run the job.
 func (j *work) hostNames() string {
 	var out []string
 	for _, h := range j.world().hosts {
@@ -265,7 +262,7 @@ func (j *work) hostNames() string {
 	return strings.Join(out[:min(len(out), 8)], ", ")
 }
 
-// free is what nobody holds by the ledger: CPUs, and whole devices.
+// free returns what no attempt holds by the ledger: CPUs, and whole devices.
 func (h *host) free() contract.Free {
 	f := contract.Free{CPUs: h.cfg.Profile.CPUs}
 	held := map[string]bool{}
@@ -287,7 +284,7 @@ func (h *host) free() contract.Free {
 	return f
 }
 
-// roomAt is when the host has room for the job if nothing else is started there.
+// roomAt returns when the job fits at the host if nothing else is started there.
 func (h *host) roomAt(j *work) time.Duration {
 	free := h.free()
 	if j.fits(&free) {
@@ -319,9 +316,8 @@ func (h *host) roomAt(j *work) time.Duration {
 	return at
 }
 
-// checkOffers checks that offers have a reason (P2): the starts of tasks, a few for
-// each, and the minutes that tasks have waited in: an offer that queues is renewed
-// three times a minute, and a task that has waited long queues at up to 16 hosts.
+// checkOffers checks that offers have a reason (P2): the starts of tasks, a few for each, and the minutes of waiting. A
+// queued offer is renewed three times a minute, and a task that has waited long queues at up to 16 hosts.
 func (w *world) checkOffers() {
 	s := &w.stats
 	bound := 12*(s.starts+len(w.works)) + max(10, 1+3*min(16, len(w.hosts)))*int(s.waited/time.Minute) + 100
@@ -340,10 +336,10 @@ type stats struct {
 	booked                           time.Duration  // of that by jobs that a host has booked
 	twice                            time.Duration  // GPUs that other hosts kept for these, times how long
 	passed                           int            // starts while a job of a higher priority waited at the host
-	waits                            map[int]*waits // by GPUs asked for
+	waits                            map[int]*waits // by the number of requested GPUs
 }
 
-// waits are those of the jobs of one size.
+// waits are the waits of the jobs of one size.
 type waits struct {
 	jobs         int
 	longest, fit time.Duration
@@ -415,7 +411,7 @@ func (t *total) add(seed uint64, s *stats, failed bool) {
 	}
 }
 
-// String is the table of waits, and what the work has cost.
+// String shows the table of waits, and the cost of the work.
 func (s *stats) String() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%6s %8s %12s %12s %12s %22s\n", "GPUs", "jobs", "median wait", "99th", "longest", "longest while it fits")

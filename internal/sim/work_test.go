@@ -1,7 +1,6 @@
 package sim
 
-// Jobs as their users see them: what they ask for, how long they run, and what
-// has become of them.
+// Jobs as their users see them: their needs, their run times, and their states.
 
 import (
 	"errors"
@@ -16,14 +15,14 @@ import (
 	"github.com/musterhq/muster/scheduler"
 )
 
-// work is one job, and what is seen of it.
+// work is one job, and what the test sees of it.
 type work struct {
 	*submission
 
 	fails     int           // first runs that fail
-	saves     int           // of the further ones, those that only save their state
-	poison    bool          // its task takes the host down
-	poisonFor time.Duration // for so long
+	saves     int           // later runs that only save their state
+	poison    bool          // its task brings the host down
+	poisonFor time.Duration // for this time
 	label     [2]string     // that its host must have, if any
 
 	cancelled bool // its user has asked for it
@@ -32,24 +31,24 @@ type work struct {
 
 	acceptAt time.Duration
 	rankAt   time.Duration // by which it is ranked in one look
-	bornAt   time.Duration // as its owner tells
+	bornAt   time.Duration // as its owner says
 	priority int           // likewise, in its newest offer; see told
 	level    int           // likewise
 	leveled  bool          // it was offered
-	bornIn   int           // in which of its lives: its clock may have been set since
+	bornIn   int           // the life of its owner: its clock may have been set since
 	state    job.State
 	reason   job.Reason
 	attempt  int
 	assigned bool
 	node     job.Peer
-	requeued int   // number of the attempt that was the newest at the last requeue
-	asked    []int // the attempts that a requeue told to end: how they ended says nothing of their hosts
+	requeued int   // the newest attempt at the last requeue
+	asked    []int // the attempts that a requeue told to end: their ends say nothing about their hosts
 	lost     []int // the attempts that the owner has written off
 	starts   int
 	startAt  time.Duration // of the first attempt
 	endAt    time.Duration
 	tries    []*proc
-	stores   map[*proc]string // the store of the host when it began
+	stores   map[*proc]string // the store of the host at the start
 	torn     time.Duration    // since when members of its gang run without the others; 0: they do not
 
 	offers    int
@@ -57,24 +56,24 @@ type work struct {
 	perHost   map[*host]int // offers in that minute
 	mostOffer int
 
-	outlooks map[*host]*outlook      // what hosts have told of its start
+	outlooks map[*host]*outlook      // the forecasts of hosts for its start
 	newest   map[*host]asked         // its newest offers
 	left     map[*host]time.Duration // when it last lost its offer there
 	again    time.Duration           // when a host was last told to keep something for it again
-	moved    time.Duration           // when a host last took back or put off a start that it had shown
-	dueBy    time.Duration           // the earliest start that a host has shown since it began to wait, and some; 0: none
+	moved    time.Duration           // when a host last withdrew or postponed a forecast
+	dueBy    time.Duration           // the earliest forecast of a host since it began to wait, plus a margin; 0: none
 
 	fitWait  time.Duration // longest time for which it was first and fitted
 	turnAt   time.Duration // when it was last assigned
 	firstAt  int           // hosts where it is first, in one look
 	alone    time.Duration // since when it is first wherever it could run; 0: it is not
 	aloneAt  []*host       // where that is
-	aloneEnd time.Duration // when all these hosts have room for it, if nothing else begins there; 0: not known yet
+	aloneEnd time.Duration // when it fits at all these hosts, if nothing else starts there; 0: unknown
 
 	failsAt *host // where it always fails; nil: nowhere
 }
 
-// newWork adds a job of an owner that asks for this.
+// newWork adds a job of an owner with this need.
 func (w *world) newWork(o *owner, user string, need job.Resources, runs time.Duration) *work {
 	spec := job.DefaultSpec()
 	spec.Command = command
@@ -103,7 +102,7 @@ func (j *work) String() string {
 	return text + ")"
 }
 
-// submitAt has the user submit it then.
+// submitAt has the user submit it at this time.
 func (j *work) submitAt(at time.Duration) {
 	j.w.at(at, func() {
 		if err := j.lay(); err != nil {
@@ -113,13 +112,12 @@ func (j *work) submitAt(at time.Duration) {
 	})
 }
 
-// question puts a question to the owner.
+// question asks the owner something.
 func (o *owner) question(event func(scheduler.Token) scheduler.Event, then func(scheduler.Reply)) {
 	o.ask(request{then: then}, event)
 }
 
-// reachableHost is a host that could run the job and that its owner could have
-// asked for a while.
+// reachableHost returns a host that could run the job and that its owner could have asked for a while.
 func (j *work) reachableHost() *host {
 	missing := max(1, j.spec.Nodes)
 	for _, l := range j.owner.order {
@@ -132,8 +130,7 @@ func (j *work) reachableHost() *host {
 	return nil
 }
 
-// settleTime is how long a pair that can reach each other may take to have a
-// session and a lease.
+// settleTime is how long a pair that can reach each other may need for a session and a lease.
 const settleTime = 15 * time.Second
 
 func (j *work) cancel() {
@@ -171,7 +168,7 @@ func (j *work) requeue() {
 	})
 }
 
-// hold holds the job back and releases it a while later.
+// hold holds the job and releases it later.
 func (j *work) hold(until time.Duration) {
 	if !j.accepted {
 		return
@@ -200,7 +197,7 @@ func (j *work) release() {
 	})
 }
 
-// settled says whether nothing more is to be expected of the job.
+// settled reports whether nothing more is to be expected of the job.
 func (j *work) settled() bool {
 	if j.refused != nil {
 		return true
@@ -208,7 +205,7 @@ func (j *work) settled() bool {
 	return j.accepted && (j.state.Ended() || j.state == job.Held && j.reason.Word != "" && (!j.held || j.released))
 }
 
-// could says whether the host could ever run the job.
+// could reports whether the host could ever run the job.
 func (j *work) could(h *host) bool {
 	p, need := &h.cfg.Profile, &j.spec.Resources
 	if h.gone || p.CPUs < need.CPUs || len(p.GPUs) < gpu.Count(*need) {
@@ -217,7 +214,7 @@ func (j *work) could(h *host) bool {
 	return j.label[0] == "" || p.Labels[j.label[0]] == j.label[1]
 }
 
-// fits says whether the need could be met from this.
+// fits reports whether the need fits in this.
 func (j *work) fits(free *contract.Free) bool {
 	need := &j.spec.Resources
 	if free.Exclusive || j.spec.Exclusive && free.Tasks > 0 {
@@ -226,7 +223,7 @@ func (j *work) fits(free *contract.Free) bool {
 	return free.CPUs >= need.CPUs && len(free.GPUs) >= gpu.Count(*need)
 }
 
-// overQuota says whether the user may not hold so much more at the host.
+// overQuota reports whether the user may not hold so much more at the host.
 func (j *work) overQuota(h *host) bool {
 	limit := h.cfg.Limits.PerUser
 	if len(limit) == 0 {

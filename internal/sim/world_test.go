@@ -1,6 +1,6 @@
 package sim
 
-// Worlds of tests: made by hand, and watched by the referee.
+// Worlds of tests: made by the test, and watched by the referee.
 
 import (
 	"errors"
@@ -18,11 +18,11 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// options are what is the same for all hosts and owners of a world.
+// options are equal for all hosts and owners of a world.
 type options struct {
 	standing  int     // hosts with which every owner has a session without wanting it; 0: 32
-	mute      bool    // nobody hears what owners announce
-	refusals  float64 // the part of entries that a journal does not take, and of quorum rounds that fail
+	mute      bool    // nobody gets the announcements of owners
+	refusals  float64 // the part of entries that a journal refuses, and of quorum rounds that fail
 	keepEnded int     // ended jobs that an owner keeps; 0: the default
 	keepWhole int     // of them in memory; less than 0: none, 0: the default
 	sampling  time.Duration
@@ -32,14 +32,14 @@ type options struct {
 	maxOffers int               // of one task to one host in a virtual minute; 0: the default
 }
 
-// world is a World that a test has made, and what its referee knows.
+// world is a World made by a test, and what its referee knows.
 type world struct {
 	*World
 	t     testing.TB
 	seed  uint64
 	opt   options
 	works []*work
-	// offerOf has the job of each offer that was made. foreseen, if set, sees what hosts tell of their starts.
+	// offerOf has the job of each offer that was made. foreseen, if set, gets the forecasts of hosts.
 	offerOf  map[uint64]*work
 	foreseen func(*work, *host, *outlook)
 	kept     map[*host]map[job.ID]heldFor // what hosts say that they keep
@@ -50,9 +50,9 @@ type world struct {
 	byID       map[job.ID]*work
 	byKey      map[string]*work
 	calm       bool // nothing breaks any more, and tasks are short
-	poison     bool // poison tasks take their hosts down
+	poison     bool // poison tasks bring their hosts down
 
-	tables   map[*owner]*state.Table  // what all committed records of an owner together lead to
+	tables   map[*owner]*state.Table  // the result of all committed records of an owner
 	youngest map[*owner]time.Duration // rank of the youngest of its jobs so far, in one look
 	lines    map[*host]*standing
 	waiting  []*work // reused by each look
@@ -68,7 +68,7 @@ func roughCosts() Costs {
 	}
 }
 
-// noticeMost is how long a side may believe in a session that is gone: a ping every 2 s, and silence of 6 s.
+// noticeMost is how long a side may believe in a session that has ended: a ping every 2 s, and silence of 6 s.
 const noticeMost = 8 * time.Second
 
 func newTestWorld(t testing.TB, seed uint64, opt options) *world {
@@ -96,7 +96,7 @@ func newTestWorld(t testing.TB, seed uint64, opt options) *world {
 	return w
 }
 
-// ref is the world of a test that a World is part of.
+// ref returns the world of a test that a World is part of.
 func ref(w *World) *world { return w.watch.(*world) }
 
 func (h *host) ref() *world     { return ref(h.w) }
@@ -104,7 +104,7 @@ func (j *work) world() *world   { return ref(j.w) }
 func (h *host) line() *standing { return h.ref().lines[h] }
 func (p *proc) work() *work     { return p.h.ref().works[p.j.index] }
 
-// tuned is the configuration of an owner.
+// tuned changes the configuration of an owner.
 func (w *world) tuned(cfg *scheduler.Config) {
 	usual := scheduler.DefaultConfig()
 	cfg.KeepEnded, cfg.KeepWhole, cfg.SaveEvery, cfg.MaxJobs = usual.KeepEnded, usual.KeepWhole, 0, usual.MaxJobs
@@ -120,14 +120,14 @@ func (w *world) tuned(cfg *scheduler.Config) {
 // hostSpec is what a host has.
 type hostSpec struct {
 	gpus   string // as "8xH100"; none if empty
-	real   bool   // the memory of its devices is waited for after a task
+	real   bool   // after a task, the memory of its devices is waited for
 	cpus   int
 	labels map[string]string
 	limits worker.Limits
 	ppm    int64
 }
 
-// addHost adds a daemon with a worker. It runs from the beginning.
+// addHost adds a daemon with a worker. It runs from the start.
 func (w *world) addHost(s hostSpec) *host {
 	n := len(w.hosts)
 	p := contract.Profile{
@@ -145,7 +145,7 @@ func (w *world) addHost(s hostSpec) *host {
 		}
 		for i := range devices {
 			devices[i].Simulated = !s.real
-			if len(devices[i].Links) > 8 { // what is linked how is no concern here, and costs time
+			if len(devices[i].Links) > 8 { // how they are linked does not matter here, and costs time
 				devices[i].Links = devices[i].Links[:8]
 			}
 		}
@@ -157,14 +157,14 @@ func (w *world) addHost(s hostSpec) *host {
 	return h
 }
 
-// addOwner adds a scheduler: to the daemon of a host, or to one without a worker.
+// addOwner adds a scheduler: to the daemon of a host, or to a daemon without a worker.
 func (w *world) addOwner(local *host) *owner {
 	o := w.World.addOwner(local)
 	w.tables[o] = state.NewTable(o.group)
 	return o
 }
 
-// start links all daemons and lets them begin.
+// start links all daemons and starts them.
 func (w *world) start() {
 	beginNews(w.World)
 	for _, o := range w.owners {
@@ -181,7 +181,7 @@ func (w *world) start() {
 	w.after(w.opt.sampling, w.sample)
 }
 
-// run lets time go by until then; false if a property did not hold.
+// run lets time pass up to a moment, and returns false if a property did not hold.
 func (w *world) run(until time.Duration) bool {
 	for len(w.defects) == 0 {
 		if !w.next(until) {
@@ -192,7 +192,7 @@ func (w *world) run(until time.Duration) bool {
 	return false
 }
 
-// runUntil lets time go by until something is so, and says whether it came to be before the moment given.
+// runUntil lets time pass until something holds, and reports whether it did before the given moment.
 func (w *world) runUntil(most time.Duration, so func() bool) bool {
 	for !so() {
 		if w.now >= most || !w.run(min(w.now+time.Second, most)) {
@@ -202,14 +202,14 @@ func (w *world) runUntil(most time.Duration, so func() bool) bool {
 	return true
 }
 
-// report tells the test what did not hold.
+// report tells the test which properties did not hold.
 func (w *world) report() {
 	for _, text := range w.defects {
 		w.t.Error(text)
 	}
 }
 
-// heal ends all that is broken, for good.
+// heal repairs all that is broken, for good.
 func (w *world) heal() {
 	w.calm, w.steady, w.poison = true, true, false
 	w.refusals = 0
@@ -254,12 +254,13 @@ func (w *world) heal() {
 // calmRun is how long a task runs at most once the world is calm.
 const calmRun = 20 * time.Second
 
-// done says whether every job has been accepted and has ended, or is held by the system with a reason.
+// done reports whether every job has been accepted and has ended, or is held by the system with a reason.
 func (w *world) done() bool {
 	return !slices.ContainsFunc(w.works, func(j *work) bool { return !j.settled() })
 }
 
-// usable says for how long the two could have reached each other by now: both daemons up, the way between them open.
+// usable returns for how long the two could have reached each other by now: both daemons up, the path between them
+// open.
 func (l *link) usable() time.Duration {
 	if !l.o.up || !l.h.up || !l.o.leads || l.w.now < l.badUntil {
 		return 0
@@ -267,7 +268,7 @@ func (l *link) usable() time.Duration {
 	return l.w.now - max(l.badUntil, l.o.leadAt, l.h.upAt, l.o.stalledUntil, l.h.stalledUntil, 0)
 }
 
-// clientWait is above the time within which a scheduler answers.
+// clientWait is an upper bound of the time within which a scheduler answers.
 const clientWait = 45 * time.Second
 
 // asked checks that the owner answers.
@@ -280,7 +281,7 @@ func (w *world) asked(o *owner, tok scheduler.Token) {
 	})
 }
 
-// refused is the answer to a job that was not accepted.
+// refused handles the answer to a job that was not accepted.
 func (w *world) refused(s *submission, err error) bool {
 	j := w.works[s.index]
 	if _, noMatch := errors.AsType[*scheduler.NoMatchError](err); !noMatch {
@@ -300,7 +301,7 @@ func (w *world) stepped(fx *scheduler.Effects) {
 	w.stats.rounds, w.stats.messages, w.stats.finds = w.counts.Rounds, w.counts.Messages+w.counts.Local, w.counts.Finds
 }
 
-// launched sees a process begin.
+// launched handles the start of a process.
 func (w *world) launched(p *proc) {
 	w.checkProc(p)
 	w.checkGang(p)
@@ -321,7 +322,8 @@ func (w *world) launched(p *proc) {
 	}
 }
 
-// finishes says how the work of a process ends: some jobs fail at first, some save their state, some take their host down.
+// finishes returns how the work of a process ends: some jobs fail at first, some save their state, some bring their
+// host down.
 func (w *world) finishes(p *proc) (job.State, int, bool) {
 	j, h := p.work(), p.h
 	nth := slices.Index(j.tries, p) + 1

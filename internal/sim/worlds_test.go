@@ -87,8 +87,7 @@ func runSeed(t *testing.T, seed uint64, sum *total) {
 	w.report()
 }
 
-// runRandom runs a world through its hour, heals it, and sees to it that all
-// jobs end and that nothing is left of them.
+// runRandom runs a world through its hour, heals it, and checks that all jobs end and that nothing is left of them.
 func (w *world) runRandom() {
 	w.start()
 	if !w.run(busyFor) {
@@ -105,9 +104,8 @@ func (w *world) runRandom() {
 	}
 }
 
-// TestSameSeedSameWorld proves that nothing in a world, nor in the cores, goes by
-// chance that the seed does not decide.
-func TestSameSeedSameWorld(t *testing.T) {
+// TestSameSeedGivesTheSameWorld proves that nothing in a world, nor in the cores, depends on chance other than by the seed.
+func TestSameSeedGivesTheSameWorld(t *testing.T) {
 	for _, seed := range worldSeeds(8) {
 		var first string
 		for run := range 2 {
@@ -124,7 +122,7 @@ func TestSameSeedSameWorld(t *testing.T) {
 	}
 }
 
-// failUnsettled says which jobs have not ended (P7).
+// failUnsettled reports which jobs have not ended (P7).
 func (w *world) failUnsettled() {
 	if len(w.defects) > 0 {
 		return
@@ -137,8 +135,8 @@ func (w *world) failUnsettled() {
 	}
 }
 
-// TestMoment proves that the clocks of a world are read as the real ones are.
-func TestMoment(t *testing.T) {
+// TestClocksOfAWorldReadLikeRealOnes proves that the clocks of a world are read like real ones.
+func TestClocksOfAWorldReadLikeRealOnes(t *testing.T) {
 	a := moment(time.Minute, 0)
 	b := moment(2*time.Minute, -time.Hour)
 	if got := b.Sub(a); got != time.Minute {
@@ -157,7 +155,7 @@ func TestMoment(t *testing.T) {
 	for _, d := range []time.Duration{0, 1, time.Second, 100 * time.Hour} {
 		at := c.read(time.Hour + d)
 		if when := c.when(at); c.read(when) < at || when > time.Hour+d {
-			t.Errorf("the clock reads %v after %v, and is found to at %v", at, d, when-time.Hour)
+			t.Errorf("the clock reads %v after %v, but is predicted to at %v", at, d, when-time.Hour)
 		}
 	}
 }

@@ -506,8 +506,8 @@ func TestMatchingFilesAreKept(t *testing.T) {
 	}
 }
 
-// TestNextDaemonFindsFilesThatWereBeingKept kills a daemon after it has moved the files of a task and before it has recorded that. The next
-// daemon finds the files in their new place, and reports none of them as missing.
+// TestNextDaemonFindsFilesThatWereBeingKept kills a daemon after it has moved the files of a task and before it has
+// recorded that. The next daemon finds the files in their new place, and reports none of them as missing.
 func TestNextDaemonFindsFilesThatWereBeingKept(t *testing.T) {
 	r := newRig(t)
 	k := r.task(1, job.Spec{Download: []string{"ckpt", "ckpt/*", "none"}})

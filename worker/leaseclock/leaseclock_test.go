@@ -121,8 +121,8 @@ func TestSinceAgreesWithTheReference(t *testing.T) {
 	}
 }
 
-// TestClockCountsPauses checks that a pause counts as time that passed. A deadline from before the pause is earlier on the host's
-// own clock by the length of the pause.
+// TestClockCountsPauses checks that a pause counts as time that passed. A deadline from before the pause is earlier on
+// the host's own clock by the length of the pause.
 func TestClockCountsPauses(t *testing.T) {
 	t.Parallel()
 	h := newHost()

@@ -279,8 +279,8 @@ func TestTailIsTheEndOfTheLog(t *testing.T) {
 	}
 }
 
-// TestFileExistsOnlyForAStreamWithOutput checks that a task that writes nothing leaves no file, and that a task that writes to
-// one stream leaves one file.
+// TestFileExistsOnlyForAStreamWithOutput checks that a task that writes nothing leaves no file, and that a task that
+// writes to one stream leaves one file.
 func TestFileExistsOnlyForAStreamWithOutput(t *testing.T) {
 	for _, tt := range []struct {
 		streams []Stream
@@ -385,8 +385,8 @@ func TestEndedLogIsNotWatched(t *testing.T) {
 	}
 }
 
-// TestReaderOfADirectoryThatALaterTaskTook checks that the reader of an empty log sees its end when a later task has taken the
-// directory, also if that task has written something.
+// TestReaderOfADirectoryThatALaterTaskTook checks that the reader of an empty log sees its end when a later task has
+// taken the directory, also if that task has written something.
 func TestReaderOfADirectoryThatALaterTaskTook(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "old")

@@ -174,8 +174,8 @@ func TestEndsAreReportedWithoutADirectory(t *testing.T) {
 	}
 }
 
-// TestFailedWriteStartsANewSegment fails one write. The end that was not saved is not read back, and the next write goes to a new
-// file.
+// TestFailedWriteStartsANewSegment fails one write. The end that was not saved is not read back, and the next write
+// goes to a new file.
 func TestFailedWriteStartsANewSegment(t *testing.T) {
 	t.Parallel()
 	dir := protocol.Dir(t.TempDir())

@@ -237,7 +237,8 @@ func (d *daemon) ends(want ...int) map[int]job.Exit {
 	return got
 }
 
-// TestPauseEndsTasksWithoutALease checks that a task whose lease ended during the pause ends at once, and that no other task does.
+// TestPauseEndsTasksWithoutALease checks that a task whose lease ended during the pause ends at once, and that no other
+// task does.
 func TestPauseEndsTasksWithoutALease(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{notified, polls} {
@@ -280,8 +281,8 @@ func TestPauseEndsTasksWithoutALease(t *testing.T) {
 	}
 }
 
-// TestExtensionFromBeforeAPauseIsShortened sends extensions with deadlines that the daemon computed before or after a pause. The
-// runner subtracts the pause from a deadline from before it.
+// TestExtensionFromBeforeAPauseIsShortened sends extensions with deadlines that the daemon computed before or after a
+// pause. The runner subtracts the pause from a deadline from before it.
 func TestExtensionFromBeforeAPauseIsShortened(t *testing.T) {
 	t.Parallel()
 	const now, before, missed = 1000 * sec, 5000 * sec, 120 * sec

@@ -67,8 +67,8 @@ func TestEndsAreSavedOnAFullDisk(t *testing.T) {
 	}
 }
 
-// TestTaskIsRefusedOnADiskThatHangs starts a task while the disk space for its end is allocated, which does not return. The task
-// is refused soon, and the next one at once.
+// TestTaskIsRefusedOnADiskThatHangs starts a task while the disk space for its end is allocated, which does not return.
+// The task is refused soon, and the next one at once.
 func TestTaskIsRefusedOnADiskThatHangs(t *testing.T) {
 	t.Parallel()
 	r := openRoom(filepath.Join(t.TempDir(), "room"))

@@ -12,8 +12,8 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-// TestPausedRunnerReadsBeforeItDecides stops the runner until all leases are over by what it knows. Meanwhile one task exits with
-// 0, one is renewed, and about one there is no message.
+// TestPausedRunnerReadsBeforeItDecides stops the runner until all leases are over by what it knows. Meanwhile one task
+// exits with 0, one is renewed, and about one there is no message.
 func TestPausedRunnerReadsBeforeItDecides(t *testing.T) {
 	t.Parallel()
 	const exits, renewed, silent = 1, 2, 3

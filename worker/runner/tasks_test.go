@@ -22,7 +22,8 @@ var sequences = []string{
 	"preparing gone",                               // an earlier runner has it
 }
 
-// TestLegalMovesAreThoseOfTheSequences checks that the sequences above are legal, and that every legal move is part of one of them.
+// TestLegalMovesAreThoseOfTheSequences checks that the sequences above are legal, and that every legal move is part of
+// one of them.
 func TestLegalMovesAreThoseOfTheSequences(t *testing.T) {
 	t.Parallel()
 	used := map[[2]phase]bool{}

@@ -179,8 +179,8 @@ func TestWatchSendsSignalsInTime(t *testing.T) {
 	}
 }
 
-// TestWatchKillsByTheLastDeadline makes random requests in random order. It checks what R4 needs: whatever the requests, a task that is
-// not on hold is killed by the last deadline that arrived in time.
+// TestWatchKillsByTheLastDeadline makes random requests in random order. It checks what R4 needs: whatever the
+// requests, a task that is not on hold is killed by the last deadline that arrived in time.
 func TestWatchKillsByTheLastDeadline(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -52,8 +52,8 @@ func sleeper(t *testing.T, nap string) (pid int) {
 	return pid
 }
 
-// TestGuardEndsTasksOfAStoppedRunner checks that a renewed task goes on, though its runner reads no renewal. The processes of a task
-// without a renewal end a moment after its deadline, including those that the shell started.
+// TestGuardEndsTasksOfAStoppedRunner checks that a renewed task goes on, though its runner reads no renewal. The
+// processes of a task without a renewal end a moment after its deadline, including those that the shell started.
 func TestGuardEndsTasksOfAStoppedRunner(t *testing.T) {
 	for _, who := range []string{guarded, "daemon"} {
 		for _, mode := range modes {
@@ -153,8 +153,8 @@ func TestGuardEndsProcessesLeftByTheMainProcess(t *testing.T) {
 	}
 }
 
-// TestGuardWorksWithoutTheFilesOfItsRunner checks a guard that starts when the files of its living runner are missing. It ends no task at
-// first, then it ends a task whose lease is over, and all tasks when the runner is dead.
+// TestGuardWorksWithoutTheFilesOfItsRunner checks a guard that starts when the files of its living runner are missing.
+// It ends no task at first, then it ends a task whose lease is over, and all tasks when the runner is dead.
 func TestGuardWorksWithoutTheFilesOfItsRunner(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode string) {
 		dir := testDir(t)
@@ -262,8 +262,8 @@ func TestRunnerSaysWhetherItFences(t *testing.T) {
 	})
 }
 
-// TestGuardEndsTasksOfADeadDaemonAndRunner kills a daemon and its runner at once. The guard ends what the shell of a task has started,
-// without another daemon.
+// TestGuardEndsTasksOfADeadDaemonAndRunner kills a daemon and its runner at once. The guard ends what the shell of a
+// task has started, without another daemon.
 func TestGuardEndsTasksOfADeadDaemonAndRunner(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode string) {
 		dir := testDir(t)

@@ -72,7 +72,7 @@ func read(t *testing.T, name string) *load.Load {
 	return l
 }
 
-// mean is the mean completion time in seconds.
+// mean returns the mean completion time in seconds.
 func mean(l *load.Load, log record.Log) (completion float64) {
 	n := 0
 	for _, r := range log {
@@ -84,16 +84,16 @@ func mean(l *load.Load, log record.Log) (completion float64) {
 	return math.Round(completion / float64(n))
 }
 
-// published is the mean completion time in seconds of the simple schedulers that come with the traces.
+// published are the mean completion times, in seconds, of the simple schedulers that come with the traces.
 var published = map[string]map[Order]float64{
 	"openb":    {FIFO: 100229, Greedy: 4988, EASY: 7138, Shortest: 4016, Preemptive: 4669, LeastAttained: 3891, Remaining: 3882},
 	"philly_a": {FIFO: 991215, Greedy: 480913, EASY: 421204, Shortest: 241108, Preemptive: 415398, LeastAttained: 422048, Remaining: 172483},
 	"philly_b": {FIFO: 1389755, Greedy: 1026890, EASY: 1116086, Shortest: 316714, Preemptive: 848038, LeastAttained: 322366, Remaining: 210861},
 }
 
-// The yardsticks are as good as the schedulers whose results come with the traces. Where nothing is left open, on
-// machines that are all alike, they are the same.
-func TestPublished(t *testing.T) {
+// The yardsticks are as good as the schedulers whose results come with the traces. They are equal if all machines are
+// alike and nothing is undetermined.
+func TestYardsticksReachThePublishedResults(t *testing.T) {
 	for name, orders := range published {
 		l := read(t, name)
 		for _, o := range Orders {
@@ -116,7 +116,7 @@ func TestPublished(t *testing.T) {
 	}
 }
 
-// checkLegal says what no scheduler may do.
+// checkLegal checks the rules that each scheduler must keep.
 func checkLegal(t *testing.T, l *load.Load, log record.Log) {
 	t.Helper()
 	type run struct {
@@ -138,12 +138,12 @@ func checkLegal(t *testing.T, l *load.Load, log record.Log) {
 			tasks[[2]int{r.Job, r.Task}] = x
 		}
 		if n > 0 && r.At < log[n-1].At || r.At < j.Submit {
-			t.Fatalf("record %d is before its time", n)
+			t.Fatalf("record %d comes before its time", n)
 		}
 		sign := -1
 		if r.Kind == record.Start {
 			if x.alloc != nil || x.left <= 0 || len(r.Alloc) != max(1, j.Spec.Nodes) {
-				t.Fatalf("%s starts again, or as no gang", j.Name)
+				t.Fatalf("%s starts again, or not as a gang", j.Name)
 			}
 			if x.started {
 				x.left += time.Minute
@@ -155,7 +155,7 @@ func checkLegal(t *testing.T, l *load.Load, log record.Log) {
 			}
 			x.left -= r.At - x.since
 			if (r.Kind == record.Finish) != (x.left == 0) {
-				t.Fatalf("%s: %s with %v left", j.Name, r.Kind, x.left)
+				t.Fatalf("%s: %s with %v left, want a finish exactly if nothing is left", j.Name, r.Kind, x.left)
 			}
 		}
 		for _, a := range x.alloc {
@@ -166,7 +166,7 @@ func checkLegal(t *testing.T, l *load.Load, log record.Log) {
 			for _, d := range a.Devices {
 				milli[a.Machine][d] += sign * a.Milli
 				if milli[a.Machine][d] > gpu.Whole {
-					t.Fatalf("%s gets a device that has no room", j.Name)
+					t.Fatalf("%s gets a device without enough capacity", j.Name)
 				}
 			}
 			if cpus[a.Machine] < 0 {
@@ -186,7 +186,7 @@ func checkLegal(t *testing.T, l *load.Load, log record.Log) {
 		all += layout.Tasks() / layout.Size()
 	}
 	if len(tasks) != all {
-		t.Fatalf("%d of %d tasks and gangs have started", len(tasks), all)
+		t.Fatalf("%d tasks and gangs have started, want %d", len(tasks), all)
 	}
 	for k, x := range tasks {
 		if x.left != 0 {
@@ -195,7 +195,7 @@ func checkLegal(t *testing.T, l *load.Load, log record.Log) {
 	}
 }
 
-// random is a small cluster with much work.
+// random is a small cluster with a lot of work.
 func random(r *rand.Rand) *load.Load {
 	l := &load.Load{}
 	for i := range 6 {
@@ -222,8 +222,8 @@ func random(r *rand.Rand) *load.Load {
 	return l
 }
 
-// Every order with every placement is legal, ends all jobs, and does the same again.
-func TestRandomLoads(t *testing.T) {
+// Each order with each placement is legal, ends all jobs, and does the same in a second run.
+func TestRandomLoadsRunLegally(t *testing.T) {
 	for seed := range uint64(3) {
 		l := random(rand.New(rand.NewPCG(seed, 0)))
 		for _, o := range Orders {
@@ -235,7 +235,7 @@ func TestRandomLoads(t *testing.T) {
 				}
 				checkLegal(t, l, log)
 				if !reflect.DeepEqual(log, again) {
-					t.Errorf("%s, %s: a second run does something else", o, p)
+					t.Errorf("%s, %s: a second run differs", o, p)
 				}
 				if o == FIFO {
 					checkFIFO(t, l, log)
@@ -252,7 +252,7 @@ func checkFIFO(t *testing.T, l *load.Load, log record.Log) {
 	for _, r := range log {
 		if r.Kind == record.Start {
 			if r.Job < last {
-				t.Fatalf("%s starts after %s", l.Jobs[r.Job].Name, l.Jobs[last].Name)
+				t.Fatalf("%s starts after %s, which was submitted later", l.Jobs[r.Job].Name, l.Jobs[last].Name)
 			}
 			last = r.Job
 		}

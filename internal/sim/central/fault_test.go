@@ -11,7 +11,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// two machines of one GPU, and jobs that take a GPU for 100 s.
+// two is two machines with one GPU each, and jobs that use a GPU for 100 s.
 func two(jobs int) *load.Load {
 	l := &load.Load{}
 	for i := range 2 {
@@ -36,8 +36,8 @@ func story(log record.Log) string {
 	return strings.Join(lines, "\n")
 }
 
-// What a fault does to one job of 100 s that starts on machine 0, under each kind of fault.
-func TestFaults(t *testing.T) {
+// The effect of each kind of fault on one job of 100 s that starts on machine 0.
+func TestEffectOfEachFault(t *testing.T) {
 	const s = time.Second
 	zero := []int{0}
 	for name, c := range map[string]struct {
@@ -97,8 +97,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// With a policy of muster a machine that is off takes no task either, and takes some again when it is back.
-func TestFaultsWithAPolicy(t *testing.T) {
+// With a policy of muster, too, a machine that is off gets no task, and gets tasks again when it is back.
+func TestMachineThatIsOffGetsNoTaskFromAPolicy(t *testing.T) {
 	var log record.Log
 	o := Options{Order: Centre, Place: "pack", Faults: []Fault{{At: 10 * time.Second, For: time.Minute, Kind: Off, Machines: []int{0, 1}}}}
 	if err := Run(t.Context(), two(4), o, &log); err != nil {

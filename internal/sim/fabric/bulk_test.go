@@ -13,7 +13,7 @@ func copied(f *Fabric, from, to int, bytes int64, into *time.Duration) {
 	f.Copy(from, to, bytes, func() { *into = f.time.Now() })
 }
 
-const gigabit = 125_000_000 // bytes a second of a host in small
+const gigabit = 125_000_000 // bytes in a second, of a host in small
 
 func TestCopiesShareALink(t *testing.T) {
 	f, c := build(t, DefaultConfig(), small(t))
@@ -27,7 +27,7 @@ func TestCopiesShareALink(t *testing.T) {
 	copied(f, 0, 1, gigabit, &first)
 	c.At(c.Now()+500*time.Millisecond, func() { copied(f, 2, 1, gigabit, &second) })
 	c.Run(20 * time.Second)
-	// The first moves half alone and the rest at half the speed; then the second has half left, alone.
+	// The first moves half alone and the rest at half the speed. Then the second has half left, alone.
 	if want := 11500*time.Millisecond + 2000; first != want {
 		t.Errorf("the first was done at %v, want %v", first, want)
 	}
@@ -36,10 +36,10 @@ func TestCopiesShareALink(t *testing.T) {
 	}
 }
 
-func TestControlDoesNotWaitForCopiesAndTakesTheirRoom(t *testing.T) {
+func TestControlMessagesTakeBandwidthFromCopies(t *testing.T) {
 	f, c := build(t, DefaultConfig(), small(t))
 	var before, done time.Duration
-	// half of the link of host 0: 625 bytes every 10 µs
+	// Half of the link of host 0: 625 bytes every 10 µs.
 	sent := 0
 	var send func()
 	send = func() {
@@ -74,7 +74,7 @@ func TestCopiesWaitForRoutesAndEndWithTheirHost(t *testing.T) {
 		f.SetLink(int(fl.path[1]>>1), false) // its spine
 	})
 	c.Run(4 * time.Second)
-	// It stood for the convergence time, as the last one did not slow it down.
+	// It stopped for the convergence time, as the last one did not slow it down.
 	if want := 1200*time.Millisecond + 12_000; moved != want {
 		t.Errorf("the copy was done at %v, want %v", moved, want)
 	}
@@ -85,7 +85,7 @@ func TestCopiesWaitForRoutesAndEndWithTheirHost(t *testing.T) {
 	copied(f, 0, 3, gigabit, &waits)
 	c.Run(100 * time.Second)
 	if waits >= 0 {
-		t.Error("a copy was done without a path")
+		t.Error("a copy without a path was completed")
 	}
 	heal()
 	c.Run(200 * time.Second)
@@ -102,7 +102,7 @@ func TestCopyOnANewPathHasItsLatency(t *testing.T) {
 	}
 	f, c := build(t, DefaultConfig(), top)
 	var done time.Duration
-	copied(f, 0, 1, 3_125_000_000, &done) // a second
+	copied(f, 0, 1, 3_125_000_000, &done) // takes a second
 	c.At(500*time.Millisecond, func() { f.SetNode(top.Find("spine"), false) })
 	c.Run(time.Minute)
 	if want := 1200*time.Millisecond + 11*time.Microsecond; done != want { // over the link between the leaves
@@ -110,13 +110,13 @@ func TestCopyOnANewPathHasItsLatency(t *testing.T) {
 	}
 }
 
-// All bytes of all copies that are done are counted on each link of their path, once; faults do not change that.
-func TestBytesOfCopiesAreConserved(t *testing.T) {
+// The bytes of each completed copy are counted once on each link of its path. Faults do not change that.
+func TestBytesOfCopiesAreCountedOncePerLink(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		top := small(t)
 		f, c := build(t, DefaultConfig(), top)
-		const n = 600 // more than few
+		const n = 600 // many
 		var sum int64
 		done := 0
 		for range n {
@@ -135,7 +135,7 @@ func TestBytesOfCopiesAreConserved(t *testing.T) {
 		}
 		c.Run(time.Hour)
 		if done != n {
-			t.Fatalf("seed %d: %d of %d are done", seed, done, n)
+			t.Fatalf("seed %d: %d copies are done, want %d", seed, done, n)
 		}
 		var out, in int64
 		for _, l := range f.Stats().Links {
@@ -150,19 +150,19 @@ func TestBytesOfCopiesAreConserved(t *testing.T) {
 				used += float64(u) * f.Stats().Bin.Seconds() * float64(l.Bandwidth) / 8
 			}
 			if diff := used - float64(l.Bulk); diff > float64(l.Bulk)/1e5+1 || -diff > float64(l.Bulk)/1e5+1 {
-				t.Errorf("seed %d: %d bytes on a link, %f by its use over time", seed, l.Bulk, used)
+				t.Errorf("seed %d: %d bytes on a link, want %f as by its use over time", seed, l.Bulk, used)
 			}
 		}
 		if out != sum || in != sum {
 			t.Errorf("seed %d: %d bytes left hosts and %d reached them, want %d", seed, out, in, sum)
 		}
 		if len(c.queue) != 0 || f.bulk.solveAt != never {
-			t.Errorf("seed %d: %d events are left", seed, len(c.queue))
+			t.Errorf("seed %d: %d events are left, want none", seed, len(c.queue))
 		}
 	}
 }
 
-func TestUseIsNeverMoreThanTheLink(t *testing.T) {
+func TestUseOfALinkIsAtMostItsBandwidth(t *testing.T) {
 	f, c := build(t, DefaultConfig(), small(t))
 	r := rand.New(rand.NewPCG(3, 3))
 	for range 300 {
@@ -189,7 +189,7 @@ func TestUseIsNeverMoreThanTheLink(t *testing.T) {
 	}
 }
 
-// 10,000 copies at once cost a bounded time.
+// BenchmarkCopies measures 10,000 copies at once, whose cost is bounded.
 func BenchmarkCopies(b *testing.B) {
 	top := large(b)
 	for range b.N {

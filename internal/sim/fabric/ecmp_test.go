@@ -27,14 +27,14 @@ func TestFlowsSpreadOverEqualPaths(t *testing.T) {
 		}
 	}
 	for name, n := range into {
-		if n < 23_700 || n > 26_200 { // of 199,000 that leave their rack
+		if n < 23_700 || n > 26_200 { // of the 199,000 that leave their rack
 			t.Errorf("%s has %d flows, want at least 23_700 and at most 26_200", name, n)
 		}
 	}
 	if len(into) != 8 {
 		t.Errorf("%d spines have flows, want 8", len(into))
 	}
-	// With three tiers the choices must not depend on each other: all 9 core switches are used from one leaf.
+	// With three tiers the choices must be independent: all 9 core switches are used from one leaf.
 	top, err := FatTree{K: 6, Bandwidth: Gbps, Latency: 1000}.Build()
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +58,7 @@ func TestFlowsSpreadOverEqualPaths(t *testing.T) {
 	}
 }
 
-func TestLossIsAsConfigured(t *testing.T) {
+func TestLossHasTheConfiguredRate(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Loss = 0.01
 	f, c := build(t, cfg, small(t))
@@ -72,7 +72,7 @@ func TestLossIsAsConfigured(t *testing.T) {
 	}
 }
 
-// story runs messages, copies and faults, and writes down all that happens.
+// story runs messages, copies and faults, and records all that happens.
 func story(t *testing.T, seed uint64) string {
 	cfg := DefaultConfig()
 	cfg.Seed, cfg.Loss = seed, 0.02
@@ -97,7 +97,7 @@ func story(t *testing.T, seed uint64) string {
 	return out.String()
 }
 
-func TestTheSameSeedIsTheSameRun(t *testing.T) {
+func TestSameSeedGivesTheSameRun(t *testing.T) {
 	a, b := story(t, 1), story(t, 1)
 	if a != b {
 		t.Error("two runs with the same seed differ")

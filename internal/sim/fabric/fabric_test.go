@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// small is two racks of two hosts and two spines, with round numbers: a byte takes 8 ns on the link of a host and 8 ns to
-// a spine.
+// small has two racks of two hosts and two spines, with round numbers: a byte takes 8 ns on the link of a host and 8 ns
+// to a spine.
 func small(t testing.TB) *Topology {
 	top, err := LeafSpine{
 		Spines: 2, Leaves: 2, Hosts: 2, Oversubscription: 1, Bandwidth: Gbps,
@@ -35,7 +35,7 @@ func arrival(f *Fabric, from, to, bytes int, into *time.Duration) {
 	f.Send(from, to, bytes, func() { *into = f.time.Now() })
 }
 
-func TestMessageTakesLatencyAndSerialisation(t *testing.T) {
+func TestMessageTakesItsLatencyAndSerialisation(t *testing.T) {
 	f, c := build(t, DefaultConfig(), small(t))
 	var same, rack, far time.Duration
 	arrival(f, 0, 0, 100, &same)
@@ -57,7 +57,7 @@ func TestMessageTakesLatencyAndSerialisation(t *testing.T) {
 	}
 }
 
-func TestMessagesWaitForThoseBeforeThem(t *testing.T) {
+func TestMessagesWaitForEarlierOnes(t *testing.T) {
 	f, c := build(t, DefaultConfig(), small(t))
 	var first, second, third time.Duration
 	arrival(f, 0, 1, 1000, &first) // 8 µs on each link
@@ -77,27 +77,28 @@ func TestMessagesWaitForThoseBeforeThem(t *testing.T) {
 		}
 	}
 	if up.QueueMost != 8000 || up.QueueMean != 4000 || up.Control != 1100 || up.Messages != 2 || up.Flows != 1 {
-		t.Errorf("the link of host 0: %+v", up)
+		t.Errorf("the link of host 0: %+v, want queues of 8000 at most and 4000 on average, and 1100 bytes of 2 messages", up)
 	}
 }
 
-// On a link of a busy network no two messages are sent at the same time, and messages between two hosts keep their order.
-func TestBookingsDoNotOverlap(t *testing.T) {
+// On a link of a busy network no two messages are sent at the same time, and messages between two hosts keep their
+// order.
+func TestMessagesOnALinkDoNotOverlap(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		x := newLink(Link{Latency: 7, Bandwidth: 8 * Gbps}, 0) // a nanosecond a byte
+		x := newLink(Link{Latency: 7, Bandwidth: 8 * Gbps}, 0) // a nanosecond for each byte
 		type booking struct{ from, to int64 }
 		var all []booking
-		last := map[int]booking{} // by pair of hosts: when its last message came, and when it left
+		last := map[int]booking{} // by pair of hosts: when its last message arrived at the link, and when it left
 		now := int64(0)
 		for range 200 {
 			now += r.Int64N(40)
 			pair := r.IntN(4)
-			at := max(now+int64(pair)*50, last[pair].from) // those of some pairs have a longer way to this link
+			at := max(now+int64(pair)*50, last[pair].from) // some pairs are farther from this link
 			bytes := r.IntN(60)
 			out := x.book(at, bytes) - 7
 			if out-int64(bytes) < at || out < last[pair].to {
-				t.Fatalf("seed %d: a message of %d bytes came at %d and left at %d, the one before it at %d", seed, bytes, at, out, last[pair].to)
+				t.Fatalf("seed %d: a message of %d bytes came at %d and left at %d, but the one before it left at %d", seed, bytes, at, out, last[pair].to)
 			}
 			last[pair] = booking{at, out}
 			for _, b := range all {
@@ -112,8 +113,8 @@ func TestBookingsDoNotOverlap(t *testing.T) {
 	}
 }
 
-// A simulation may begin before 0: nothing takes another time there.
-func TestTimesBeforeZero(t *testing.T) {
+// A simulation may start before 0. This changes no times.
+func TestSimulationMayStartBeforeZero(t *testing.T) {
 	f, c := build(t, DefaultConfig(), small(t))
 	c.now = -time.Minute
 	if len(f.Stats().Links[0].Use) != 0 {
@@ -130,7 +131,7 @@ func TestTimesBeforeZero(t *testing.T) {
 	c.Run(time.Minute)
 	start := -58 * time.Second
 	if first != start+18_000 || second != start+26_000 || done != start+time.Second+2000 {
-		t.Errorf("arrived after %v and %v, copied after %v", first-start, second-start, done-start)
+		t.Errorf("arrived after %v and %v, copied after %v, want 18 µs, 26 µs and a second", first-start, second-start, done-start)
 	}
 }
 
@@ -142,10 +143,10 @@ func TestCostHopsAndPath(t *testing.T) {
 		cost           time.Duration
 	}{{0, 0, 0, 0}, {0, 1, 2, 2*frame + 2000}, {0, 3, 4, 4*frame + 12_000}} {
 		if f.Cost(x.from, x.to) != x.cost || f.Hops(x.from, x.to) != x.hops || !f.Reachable(x.from, x.to) {
-			t.Errorf("%d to %d: cost %v, %d hops, reachable %v", x.from, x.to, f.Cost(x.from, x.to), f.Hops(x.from, x.to), f.Reachable(x.from, x.to))
+			t.Errorf("%d to %d: cost %v, %d hops, reachable %v, want those of the case", x.from, x.to, f.Cost(x.from, x.to), f.Hops(x.from, x.to), f.Reachable(x.from, x.to))
 		}
 		if p := f.Path(x.from, x.to); len(p) != x.hops+1 || p[0] != x.from || p[len(p)-1] != x.to {
-			t.Errorf("%d to %d: path %v", x.from, x.to, p)
+			t.Errorf("%d to %d: path %v, want one with the hops between both", x.from, x.to, p)
 		}
 	}
 }
@@ -161,8 +162,8 @@ func large(t testing.TB) *Topology {
 	return top
 }
 
-// BenchmarkSend is a message between two of 10,000 hosts, with its event on the timeline. In "pairs" each host speaks to 64
-// others, as owners and hosts do; in "any" all pairs are new.
+// BenchmarkSend sends a message between two of 10,000 hosts, with its event on the timeline. In "pairs" each host has
+// 64 others to which it sends, like owners and hosts; in "any" all pairs are new.
 func BenchmarkSend(b *testing.B) {
 	top := large(b)
 	for _, x := range []struct {
@@ -197,7 +198,7 @@ func BenchmarkSend(b *testing.B) {
 	}
 }
 
-// cpu is what this process has used of CPUs, which other processes on the machine do not change much.
+// cpu returns the CPU time of this process, which other processes on the machine hardly affect.
 func cpu(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

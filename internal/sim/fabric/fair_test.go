@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// bruteForce fills all flows at the same speed, in small exact steps: up to the next link that is full.
+// bruteForce fills all flows at the same speed, in small exact steps: each up to the next full link.
 func bruteForce(paths [][]int32, room []float64) []float64 {
 	rates := make([]float64, len(paths))
 	fixed := make([]bool, len(paths))
@@ -93,7 +93,7 @@ func TestSharesAreMaxMinFair(t *testing.T) {
 	}
 }
 
-// checkMaxMin is the definition: each flow has a full link on which no flow has more.
+// checkMaxMin checks the definition: each flow has a full link on which no flow has more.
 func checkMaxMin(t *testing.T, seed uint64, flows []*flow, room, used []float64) {
 	for i, fl := range flows {
 		if len(fl.path) == 0 {
@@ -105,7 +105,7 @@ func checkMaxMin(t *testing.T, seed uint64, flows []*flow, room, used []float64)
 			}
 			return !slices.ContainsFunc(flows, func(o *flow) bool { return slices.Contains(o.path, l) && o.rate > fl.rate+1e-9 })
 		}) {
-			t.Fatalf("seed %d: flow %d could have more without taking from one that has less", seed, i)
+			t.Fatalf("seed %d: flow %d could have more without reducing a flow that has less", seed, i)
 		}
 	}
 }

@@ -33,11 +33,11 @@ func TestRoutesChangeAfterTheConvergenceTime(t *testing.T) {
 		arrival(f, 0, 3, 100, &soon)
 		c.Run(start + f.cfg.Convergence - 1)
 		if f.Reachable(0, 3) {
-			t.Errorf("%s: routes changed too early", name)
+			t.Errorf("%s: routes changed before the convergence time", name)
 		}
 		c.Run(start + f.cfg.Convergence)
 		if q := f.Path(0, 3); len(q) != 5 || q[2] == p[2] {
-			t.Errorf("%s: path %v after %v", name, q, p)
+			t.Errorf("%s: path %v, want one over another spine than %v", name, q, p)
 		}
 		arrival(f, 0, 3, 100, &later)
 		c.Run(c.Now() + time.Second)
@@ -52,7 +52,7 @@ func TestRoutesChangeAfterTheConvergenceTime(t *testing.T) {
 		arrival(f, 0, 3, 100, &back)
 		c.Run(c.Now() + time.Second)
 		if back < 0 {
-			t.Errorf("%s: lost after the repair", name)
+			t.Errorf("%s: a message was lost after the repair", name)
 		}
 	}
 	if s := f.Totals(); s.Lost != 2 || s.Unrouted != 0 {
@@ -60,11 +60,11 @@ func TestRoutesChangeAfterTheConvergenceTime(t *testing.T) {
 	}
 }
 
-func TestWhatIsUnderWayOnADeadLinkIsLost(t *testing.T) {
+func TestMessageOnADeadLinkIsLost(t *testing.T) {
 	top := small(t)
 	for _, x := range []struct {
 		name  string
-		fails time.Duration // of the link between leaf and spine, which the message is on from 1.8 to 7.6 µs
+		fails time.Duration // of the link between leaf and spine, on which the message is from 1.8 to 7.6 µs
 		lost  bool
 	}{{"before it is there", 1000, true}, {"on it", 3000, true}, {"after it", 8000, false}} {
 		f, c := build(t, DefaultConfig(), top)
@@ -75,7 +75,7 @@ func TestWhatIsUnderWayOnADeadLinkIsLost(t *testing.T) {
 		c.At(x.fails, func() { f.SetLink(link, false) })
 		c.Run(time.Second)
 		if lost := arrives < 0; lost != x.lost {
-			t.Errorf("%s: arrived at %v", x.name, arrives)
+			t.Errorf("%s: arrived at %v, want the message lost exactly in these cases", x.name, arrives)
 		}
 		if x.lost {
 			control := int64(0)
@@ -87,7 +87,7 @@ func TestWhatIsUnderWayOnADeadLinkIsLost(t *testing.T) {
 			}
 		}
 	}
-	// a link that fails and works again while the message is on an earlier link does no harm
+	// A link that fails and works again while the message is on an earlier link has no effect.
 	f, c := build(t, DefaultConfig(), top)
 	p := f.Path(0, 3)
 	var arrives time.Duration
@@ -100,7 +100,7 @@ func TestWhatIsUnderWayOnADeadLinkIsLost(t *testing.T) {
 	}
 }
 
-func TestPartitionCutsBothSides(t *testing.T) {
+func TestPartitionSeparatesBothSides(t *testing.T) {
 	top := small(t)
 	f, c := build(t, DefaultConfig(), top)
 	rack := f.Below(top.Hosts) // leaf0 and hosts 0 and 1
@@ -110,10 +110,10 @@ func TestPartitionCutsBothSides(t *testing.T) {
 	heal := f.Cut(rack)
 	c.Run(c.Now() + time.Second)
 	if f.Cost(0, 3) != NoPath || f.Hops(0, 3) != -1 || f.Path(0, 3) != nil || f.Reachable(3, 0) {
-		t.Error("there is a path between the sides")
+		t.Error("there is a path between the two sides")
 	}
 	if !f.Reachable(0, 1) || !f.Reachable(2, 3) {
-		t.Error("no path within a side")
+		t.Error("there is no path within a side")
 	}
 	var lost time.Duration
 	arrival(f, 0, 3, 1, &lost)
@@ -124,7 +124,7 @@ func TestPartitionCutsBothSides(t *testing.T) {
 		t.Errorf("arrived at %v, %+v, want less than 0 and Unrouted 1", lost, f.Totals())
 	}
 	if !f.Reachable(0, 3) {
-		t.Error("no path after the cut is undone")
+		t.Error("there is no path after the partition ended")
 	}
 	for i, w := range f.wires {
 		if w.down != 0 {
@@ -133,7 +133,7 @@ func TestPartitionCutsBothSides(t *testing.T) {
 	}
 }
 
-func TestFaultsAddUp(t *testing.T) {
+func TestLinkWorksOnceAllItsFaultsAreRepaired(t *testing.T) {
 	top := small(t)
 	f, c := build(t, DefaultConfig(), top)
 	link := cable(t, top, 0, top.Hosts)
@@ -143,17 +143,17 @@ func TestFaultsAddUp(t *testing.T) {
 	f.SetNode(0, true)
 	c.Run(time.Second)
 	if f.Reachable(0, 1) {
-		t.Error("the link works although it was not repaired")
+		t.Error("the link works although one fault was not repaired")
 	}
 	f.SetLink(link, true)
 	c.Run(2 * time.Second)
 	if !f.Reachable(0, 1) {
-		t.Error("the link does not work although all is repaired")
+		t.Error("the link does not work although all faults were repaired")
 	}
 }
 
-// A link that fails every second for hours leaves nothing behind that grows.
-func TestFlappingLinkIsBounded(t *testing.T) {
+// A link that fails every second for hours leaves nothing that grows.
+func TestFlappingLinkLeavesNothing(t *testing.T) {
 	top := small(t)
 	f, c := build(t, DefaultConfig(), top)
 	link := cable(t, top, 0, top.Hosts)
@@ -166,7 +166,7 @@ func TestFlappingLinkIsBounded(t *testing.T) {
 	if len(f.wires[link].spans) > maxSpans || len(c.queue) > 0 {
 		t.Errorf("%d spans, %d events, want at most %v and none", len(f.wires[link].spans), len(c.queue), maxSpans)
 	}
-	if arrived != 0 { // routers use the link again only after its convergence time, and then it works only for 800 ms
+	if arrived != 0 { // routers use the link again only after its convergence time, but it works only for 800 ms
 		t.Errorf("%d messages arrived, want 0", arrived)
 	}
 }

@@ -25,20 +25,20 @@ edges:
   - {from: spine, to: leaf2, latency: 2us, bandwidth: 400Mbps}
 `
 
-func TestParse(t *testing.T) {
+func TestFileIsParsed(t *testing.T) {
 	top, err := Parse("net.yaml", []byte(twoRacks))
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []Node{{"gpu1", 0}, {"gpu2", 0}, {"leaf1", 1}, {"leaf2", 1}, {"spine", 2}}
 	if fmt.Sprint(top.Nodes) != fmt.Sprint(want) || top.Hosts != 2 || len(top.Links) != 5 {
-		t.Errorf("%d hosts of %v, links %v", top.Hosts, top.Nodes, top.Links)
+		t.Errorf("%d hosts of %v, links %v, want those of the file", top.Hosts, top.Nodes, top.Links)
 	}
 	if l := top.Links[1]; l != (Link{A: 1, B: 3, Latency: time.Microsecond, Bandwidth: 25 * Gbps, Loss: 0.001}) {
 		t.Errorf("%+v, want %v", l, (Link{A: 1, B: 3, Latency: time.Microsecond, Bandwidth: 25 * Gbps, Loss: 0.001}))
 	}
 	if r := top.Racks(); r[0] != "leaf1" || r[1] != "leaf2" || top.Rack(1) != "leaf2" {
-		t.Errorf("racks %v", r)
+		t.Errorf("racks %v, want leaf1 and leaf2", r)
 	}
 	f, _ := build(t, DefaultConfig(), top)
 	if h := f.Hops(0, 1); h != 3 { // the slow link of the spine counts
@@ -48,7 +48,7 @@ func TestParse(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r := top.Racks(); top.Nodes[0].Name != "gpu2" || r[0] != "leaf2" || r[1] != "leaf1" || top.Find("spine") != 4 {
-		t.Errorf("after Order: %v, racks %v", top.Nodes, r)
+		t.Errorf("after Order: %v, racks %v, want gpu2 first and leaf2 before leaf1", top.Nodes, r)
 	}
 	for names, want := range map[string]string{"gpu2,gpu2": `two machines with the name "gpu2"`, "leaf1": `"leaf1" is no host`} {
 		if err := top.Order(strings.Split(names, ",")); err == nil || !strings.Contains(err.Error(), want) {
@@ -57,7 +57,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestParseSaysWhatIsWrong(t *testing.T) {
+func TestParseErrorsSayWhatIsWrong(t *testing.T) {
 	for _, x := range []struct{ old, new, want string }{
 		{twoRacks, "", "topology file net.yaml: it is empty; want nodes and edges"},
 		{twoRacks, "5", "topology file net.yaml:1: the file: want nodes, edges"},
@@ -93,24 +93,24 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestParseBandwidth(t *testing.T) {
+func TestBandwidthIsParsed(t *testing.T) {
 	for s, want := range map[string]Bandwidth{"25Gbps": 25 * Gbps, "1.5Gbps": 1500 * Mbps, "1Tbps": 1000 * Gbps, "9kbps": 9000, "64000bps": 64000} {
 		b, err := ParseBandwidth(s)
 		if err != nil || b != want {
 			t.Errorf("%s: %v, %v, want no error and %v", s, b, err, want)
 		}
 		if again, err := ParseBandwidth(b.String()); err != nil || again != b {
-			t.Errorf("%s: written as %s, read as %v, %v", s, b, again, err)
+			t.Errorf("%s: written as %s, read as %v, %v, want the same", s, b, again, err)
 		}
 	}
 	for _, s := range []string{"", "Gbps", "-1Gbps", "NaNGbps", "infGbps", "1e99bps", "25", "25GB"} {
 		if b, err := ParseBandwidth(s); err == nil {
-			t.Errorf("%q: %v", s, b)
+			t.Errorf("%q: read as %s, want an error", s, b)
 		}
 	}
 }
 
-func TestShapesSayWhatIsWrong(t *testing.T) {
+func TestErrorsOfShapesSayWhatIsWrong(t *testing.T) {
 	for _, x := range []struct {
 		build func() (*Topology, error)
 		want  string
@@ -137,8 +137,8 @@ func TestShapesSayWhatIsWrong(t *testing.T) {
 	}
 }
 
-// What is built has the nodes and links that the shape has by definition, and hops as expected.
-func TestShapes(t *testing.T) {
+// A built shape has the nodes and links of its definition, and the expected hops.
+func TestShapesHaveTheirNodesAndLinks(t *testing.T) {
 	top, err := FatTree{K: 4, Bandwidth: Gbps, Latency: 1000}.Build()
 	if err != nil {
 		t.Fatal(err)
@@ -160,11 +160,12 @@ func TestShapes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if up := top.Links[len(top.Links)-1].Bandwidth; top.Hosts != 20 || up != 10*Gbps || top.Rack(19) != "leaf2" || top.Rack(7) != "leaf0" {
-		t.Errorf("%d hosts, uplinks of %v", top.Hosts, up)
+		t.Errorf("%d hosts, uplinks of %v, want 20, with uplinks of 10 Gb/s", top.Hosts, up)
 	}
 }
 
-// FuzzParse: any text is a network on which messages can be sent, or one line that names the file.
+// FuzzParse checks that any text is a network on which messages can be sent, or gives an error of one line that names
+// the file.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(twoRacks))
 	f.Add([]byte("nodes: [{name: a, kind: host}, {name: b, kind: host}]\nedges: [{from: a, to: b, latency: 0s, bandwidth: 1kbps}]"))
@@ -177,7 +178,7 @@ func FuzzParse(f *testing.F) {
 		top, err := Parse("net.yaml", text)
 		if err != nil {
 			if s := err.Error(); strings.Contains(s, "\n") || !strings.Contains(s, "net.yaml") {
-				t.Fatalf("%q", s)
+				t.Fatalf("error %q, want one line that names the file", s)
 			}
 			return
 		}
@@ -196,7 +197,7 @@ func FuzzParse(f *testing.F) {
 		}
 		c.Run(1000 * time.Hour)
 		if !arrived && !lossy || !done {
-			t.Fatalf("message %v, copy %v", arrived, done)
+			t.Fatalf("message arrived: %v, copy done: %v", arrived, done)
 		}
 	})
 }

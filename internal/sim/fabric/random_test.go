@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// anyTopology draws hosts with one or two links, direct links, and a network of switches with circles.
+// anyTopology draws hosts with one or two links, direct links, and a network of switches with cycles.
 func anyTopology(t *rapid.T) *Topology {
 	hosts := rapid.IntRange(2, 6).Draw(t, "hosts")
 	count := rapid.IntRange(1, 6).Draw(t, "switches")
@@ -54,8 +54,8 @@ func anyTopology(t *rapid.T) *Topology {
 	return top
 }
 
-// cheapest is the cost of the cheapest path over links that work, by gonum on a graph in which no path leads through a
-// host; infinite without a path.
+// cheapest returns the cost of the cheapest path over working links, by gonum on a graph in which no path leads through
+// a host. Without a path it is infinite.
 func cheapest(top *Topology, works func(link int) bool, from, to int) float64 {
 	g := simple.NewWeightedUndirectedGraph(0, math.Inf(1))
 	for i := range top.Nodes {
@@ -71,8 +71,8 @@ func cheapest(top *Topology, works func(link int) bool, from, to int) float64 {
 	return path.DijkstraFrom(simple.Node(from), g).WeightTo(int64(to))
 }
 
-// A message arrives exactly if routers know a path and the links of the path work while the message is on them. With
-// routers that learn at once and without faults during its flight: exactly if there is a path.
+// A message arrives exactly if routers know a path and its links work while the message is on them. If routers learn at
+// once and no fault happens during its flight, it arrives exactly if there is a path.
 func TestMessagesArriveIfThereIsAPath(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		top := anyTopology(t)
@@ -83,7 +83,7 @@ func TestMessagesArriveIfThereIsAPath(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		known := make([]bool, len(top.Links)) // by the routers, as dead
+		known := make([]bool, len(top.Links)) // to the routers, as dead
 		for range rapid.IntRange(1, 30).Draw(t, "steps") {
 			from, to := rapid.IntRange(0, top.Hosts-1).Draw(t, "from"), rapid.IntRange(0, top.Hosts-1).Draw(t, "to")
 			believed := cheapest(top, func(l int) bool { return !known[l] }, from, to)
@@ -92,7 +92,7 @@ func TestMessagesArriveIfThereIsAPath(t *testing.T) {
 			sent := c.Now()
 			arrived := time.Duration(-1)
 			f.Send(from, to, 100, func() { arrived = c.Now() })
-			// a link fails or works again while the message is under way, or long after
+			// A link fails or works again while the message is under way, or long after.
 			link := rapid.IntRange(0, len(top.Links)-1).Draw(t, "link")
 			works := rapid.Bool().Draw(t, "works")
 			after := time.Duration(rapid.IntRange(0, 9000).Draw(t, "after"))
@@ -137,13 +137,13 @@ func checkPath(t *rapid.T, f *Fabric, top *Topology, from, to int, want float64)
 	p := f.Path(from, to)
 	if from == to {
 		if len(p) != 1 || f.Cost(from, to) != 0 || f.Hops(from, to) != 0 {
-			t.Fatalf("path to itself %v", p)
+			t.Fatalf("path to itself %v, want one without cost and hops", p)
 		}
 		return
 	}
 	if math.IsInf(want, 1) {
 		if p != nil || f.Cost(from, to) != NoPath || f.Hops(from, to) != -1 || f.Reachable(from, to) {
-			t.Fatalf("%d to %d: path %v of cost %v, there is none", from, to, p, f.Cost(from, to))
+			t.Fatalf("%d to %d: path %v of cost %v, want none", from, to, p, f.Cost(from, to))
 		}
 		return
 	}

@@ -1,6 +1,6 @@
 package gossip
 
-// Daemons that end and begin again, neighbours that are silent or never answer, and news of hours.
+// Daemons that end and start again, neighbours that are silent or never answer, and news that is hours old.
 
 import (
 	"math/rand/v2"
@@ -10,9 +10,9 @@ import (
 	"github.com/musterhq/muster/internal/sim/fabric"
 )
 
-// A host whose daemon ends forgets all and hears all again when it begins, of hosts that have told nothing since too.
-// Meanwhile nothing comes to it, and nobody sends to it.
-func TestDaemonThatBeginsAgainHearsAll(t *testing.T) {
+// A host whose daemon ends forgets all, and learns all again when it starts, including hosts that have not published
+// since. Meanwhile nothing is sent to it.
+func TestRestartedDaemonLearnsAllNews(t *testing.T) {
 	for _, o := range overlays(t, 64) {
 		net, c := network(t, leafSpine(t, 8, 8))
 		heard := map[int]int{}
@@ -50,7 +50,7 @@ func TestDaemonThatBeginsAgainHearsAll(t *testing.T) {
 		n.SetUp(9, true)
 		c.Run(c.Now() + 10*time.Minute)
 		want := 63
-		if o.Name == "spanning tree" { // the hosts behind it have heard of version 2 from it only
+		if o.Name == "spanning tree" { // the hosts behind it have learnt of version 2 from it only
 			want = len(heard)
 		}
 		if v, _ := n.Version(9, 3); len(heard) != want || v != 2 {
@@ -67,8 +67,8 @@ func TestDaemonThatBeginsAgainHearsAll(t *testing.T) {
 	}
 }
 
-// Hosts that pass nothing on hold nothing up where there is another way. On a tree those behind them hear nothing.
-func TestSilentHosts(t *testing.T) {
+// Hosts that forward nothing block nothing if there is another path. On a tree the hosts behind them learn nothing.
+func TestSilentHostsDoNotBlockOtherPaths(t *testing.T) {
 	net, _ := network(t, leafSpine(t, 8, 8))
 	unknown := func(o Overlay) (n int) {
 		still, c := network(t, leafSpine(t, 8, 8))
@@ -99,12 +99,12 @@ func TestSilentHosts(t *testing.T) {
 		t.Errorf("optimised: %d beliefs are missing, want 0", n)
 	}
 	if n := unknown(SpanningTree(net, 64, 6)); n == 0 {
-		t.Error("a tree does without its branches")
+		t.Error("all hosts learn the news on a tree with silent hosts")
 	}
 }
 
-// A peer that never answers is tried ever less often, and hears all once it does.
-func TestPeerThatNeverAnswers(t *testing.T) {
+// A peer that never answers is tried less and less often, and learns all once it answers.
+func TestPeerWithoutAnswersIsTriedLessOften(t *testing.T) {
 	net, c := network(t, leafSpine(t, 2, 2))
 	n, err := New(DefaultConfig(), Complete(4), net, c, nil)
 	if err != nil {
@@ -122,7 +122,7 @@ func TestPeerThatNeverAnswers(t *testing.T) {
 	publish()
 	c.Run(time.Hour)
 	f := n.Figures()
-	// Host 0 tells hosts 1 and 3 of each version, and they tell each other. Three hosts try host 2 every 33 s.
+	// Host 0 sends each version to hosts 1 and 3, and they send it to each other. Three hosts try host 2 every 33 s.
 	if f.Pushes > 4*3600+3*3600/32+60 {
 		t.Errorf("%d pushes in an hour, want at most %v", f.Pushes, 4*3600+3*3600/32+60)
 	}
@@ -136,8 +136,9 @@ func TestPeerThatNeverAnswers(t *testing.T) {
 	}
 }
 
-// Whatever begins and ends, in the end all that run know what was published last, and the counts are right.
-func TestDaemonsThatComeAndGo(t *testing.T) {
+// Daemons end and start in any order. In the end all running ones know what was published last, and the counts are
+// right.
+func TestAllRunningDaemonsLearnTheNewestVersion(t *testing.T) {
 	for seed := range uint64(20) {
 		top := leafSpine(t, 4, 4)
 		c := &fabric.Clock{}
@@ -190,8 +191,8 @@ func TestDaemonsThatComeAndGo(t *testing.T) {
 	}
 }
 
-// In the DHT a host whose daemon has ended learns nothing, and what it has stored stays. Only those who look up count.
-func TestDHTWithoutSomeHosts(t *testing.T) {
+// In the DHT a host whose daemon has ended learns nothing, and what it has stored stays. Only hosts that look up count.
+func TestLookUpsInTheDHTSurviveMissingHosts(t *testing.T) {
 	net, c := network(t, leafSpine(t, 4, 8))
 	d, err := NewDHT(DefaultConfig(), 32, net, c, nil)
 	if err != nil {

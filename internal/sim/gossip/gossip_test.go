@@ -58,13 +58,13 @@ func TestOverlaysAreConnectedAndBounded(t *testing.T) {
 	}
 	for _, bad := range []Overlay{{Peers: [][]int32{{1}, {}}}, {Peers: [][]int32{{}, {}}}, {Peers: [][]int32{{0}}}, {Peers: [][]int32{{7}}}, {}} {
 		if bad.Validate() == nil {
-			t.Errorf("%v is valid", bad.Peers)
+			t.Errorf("the invalid overlay %v is valid", bad.Peers)
 		}
 	}
 }
 
-// The distances that the search uses are those of a search from each host.
-func TestShapeIsThatOfAllPairs(t *testing.T) {
+// The distances that the search computes are those of a search from each host.
+func TestDistancesAreThoseOfASearchFromEachHost(t *testing.T) {
 	for _, o := range overlays(t, 100) {
 		sum, most := 0, 0
 		for h := range o.Peers {
@@ -121,8 +121,8 @@ func TestSpanningTreeIsMinimal(t *testing.T) {
 	})
 }
 
-// Beside a random overlay of the same degree, the optimised one has no larger diameter and shorter edges.
-func TestOptimisedIsBetterThanRandom(t *testing.T) {
+// Compared with a random overlay of the same degree, the optimised one has no larger diameter, and shorter edges.
+func TestOptimisedOverlayIsBetterThanARandomOne(t *testing.T) {
 	net, _ := network(t, leafSpine(t, 16, 16))
 	var random, optimised Row
 	random.describe(Random(256, 6, 1), net)
@@ -139,7 +139,7 @@ func TestNewsSpreadsOverEachOverlay(t *testing.T) {
 		heard := map[int]time.Duration{}
 		n, err := New(DefaultConfig(), o, net, c, func(at, about int, version uint32, age time.Duration) {
 			if about != 5 || version != 1 || heard[at] != 0 {
-				t.Errorf("%s: host %d heard version %d of %d again", o.Name, at, version, about)
+				t.Errorf("%s: host %d learnt version %d of %d twice or by mistake", o.Name, at, version, about)
 			}
 			heard[at] = age
 		})
@@ -158,21 +158,22 @@ func TestNewsSpreadsOverEachOverlay(t *testing.T) {
 		for at, age := range heard {
 			v, now := n.Version(at, 5)
 			if v != 1 || now != time.Hour || age > f.DelayP99*65/64+1 && age > f.ReachMean {
-				t.Errorf("%s: host %d knows version %d for %v", o.Name, at, v, now)
+				t.Errorf("%s: host %d knows version %d for %v, want version 1 since its publication", o.Name, at, v, now)
 			}
 		}
 		if edges := int64(len(o.edges())); f.Pushes < 63 || f.Pushes > 2*edges {
 			t.Errorf("%s: %d pushes for one version over %d edges, want at least 63 and at most %v", o.Name, f.Pushes, edges, 2*edges)
 		}
-		// Once all is known and acknowledged, nobody sends and nothing is planned.
+		// Once all is known and acknowledged, nothing is sent and no event is planned.
 		before := net.Totals().Messages
 		if events := c.Run(2 * time.Hour); events != 0 || net.Totals().Messages != before {
-			t.Errorf("%s: %d events when all is known", o.Name, events)
+			t.Errorf("%s: %d events after all is known, want none", o.Name, events)
 		}
 	}
 }
 
-// With loss, a host that was down and a partition, all that is published reaches all in the end, in ascending versions.
+// With loss, a host that was down and a partition, all that is published reaches all hosts in the end, in ascending
+// versions.
 func TestNewsSurvivesFaults(t *testing.T) {
 	for seed := range uint64(10) {
 		top := leafSpine(t, 4, 4)
@@ -186,7 +187,7 @@ func TestNewsSurvivesFaults(t *testing.T) {
 		latest := map[[2]int]uint32{}
 		n, err := New(DefaultConfig(), Random(16, 4, seed), net, c, func(at, about int, version uint32, age time.Duration) {
 			if latest[[2]int{at, about}] >= version || age < 0 {
-				t.Errorf("host %d heard version %d of %d after %d", at, version, about, latest[[2]int{at, about}])
+				t.Errorf("host %d learnt version %d of %d after %d", at, version, about, latest[[2]int{at, about}])
 			}
 			latest[[2]int{at, about}] = version
 		})
@@ -200,7 +201,7 @@ func TestNewsSurvivesFaults(t *testing.T) {
 			c.At(time.Duration(r.Int64N(int64(time.Minute))), func() {
 				versions[h]++
 				n.Publish(h, versions[h])
-				n.Publish(h, versions[h]) // the same again is no news
+				n.Publish(h, versions[h]) // the same version is no news
 			})
 		}
 		c.At(10*time.Second, func() { net.SetNode(3, false) })
@@ -223,8 +224,8 @@ func TestNewsSurvivesFaults(t *testing.T) {
 	}
 }
 
-// Without faults a host sends a version once at most to each peer, and never to the one that it has it from.
-func TestNothingIsSentTwice(t *testing.T) {
+// Without faults a host sends a version at most once to each peer, and never to the one from which it has it.
+func TestVersionIsSentAtMostOnceToEachPeer(t *testing.T) {
 	top := leafSpine(t, 2, 8)
 	net, c := network(t, top)
 	n, err := New(DefaultConfig(), Complete(16), net, c, nil)
@@ -241,12 +242,12 @@ func TestNothingIsSentTwice(t *testing.T) {
 	n.Stop()
 	n.Publish(0, 99)
 	if c.Run(c.Now()+time.Hour) != 0 {
-		t.Error("pushes after Stop")
+		t.Error("messages are sent after Stop")
 	}
 }
 
 // The ages and delays are those that a plain list gives.
-func TestFiguresAreThoseOfAList(t *testing.T) {
+func TestFiguresAgreeWithAPlainList(t *testing.T) {
 	var h histogram
 	r := rand.New(rand.NewPCG(1, 1))
 	var all []int64
@@ -271,15 +272,15 @@ func TestFiguresAreThoseOfAList(t *testing.T) {
 	}
 	for v := int64(1); v < math.MaxInt64/3; v += v/4 + 1 {
 		if b := bucketOf(v); top(b) < v || b > 0 && top(b-1) >= v {
-			t.Fatalf("%d is in bucket %d, up to %d", v, b, top(b))
+			t.Fatalf("%d is in bucket %d, which is up to %d", v, b, top(b))
 		}
 	}
 	if new(histogram).quantile(0.99) != 0 || new(histogram).mean() != 0 {
-		t.Error("figures of nothing")
+		t.Error("there are figures of an empty histogram")
 	}
 }
 
-func TestSampleMeasuresAge(t *testing.T) {
+func TestSampleMeasuresTheAgeOfNews(t *testing.T) {
 	net, c := network(t, leafSpine(t, 1, 2))
 	n, err := New(DefaultConfig(), Complete(2), net, c, nil)
 	if err != nil {
@@ -314,13 +315,13 @@ func TestLookUpTakesItsRoundTrips(t *testing.T) {
 	v, _ := d.Version(7, 3)
 	requests := (net.Totals().Messages - before) / 2
 	if heard != 1 || v != 2 || requests != int64(d.find.requests) || requests < 22 || requests > 29 {
-		t.Errorf("%d learnt, version %d, %d requests", heard, v, requests)
+		t.Errorf("%d learnt, version %d, %d requests, want 1, version 2 and 22 to 29", heard, v, requests)
 	}
 	// Most hosts are in other racks, over two links of 1 µs and two of 2 µs each way.
 	if trip := 12 * time.Microsecond; took < 3*trip || took > 5*trip {
 		t.Errorf("a look-up of %d round trips took %v, want at least %v and at most %v", d.find.trips, took, 3*trip, 5*trip)
 	}
-	// Without answers it ends all the same.
+	// A look-up without answers still ends.
 	net.SetNode(9, false)
 	over := false
 	d.LookUp(9, func() { over = true })
@@ -334,11 +335,11 @@ func TestCostsOfLookUpsGrowWithTheHosts(t *testing.T) {
 	for _, row := range lookUpCosts {
 		find, store := costs(int(row.hosts))
 		if float64(find.trips) != row.findTrips || float64(find.requests) != row.findRequests || float64(store.trips) != row.storeTrips || float64(store.requests) != row.storeRequests {
-			t.Errorf("%v hosts: %+v, %+v", row.hosts, find, store)
+			t.Errorf("%v hosts: %+v, %+v, want those of the row", row.hosts, find, store)
 		}
 	}
 	if find, store := costs(8000); find.trips < 8 || find.trips > 12 || store.trips < 10 || store.trips > 16 {
-		t.Errorf("8000 hosts: %+v, %+v", find, store)
+		t.Errorf("8000 hosts: %+v, %+v, want 8 to 12 and 10 to 16 round trips", find, store)
 	}
 	if find, _ := costs(1); find.trips != 3 {
 		t.Errorf("1 host: %+v, want trips 3", find)
@@ -377,7 +378,7 @@ func TestStudyIsTheSameForTheSameSeed(t *testing.T) {
 		}
 		for _, r := range rows {
 			if r.Reached == 0 || r.Bytes == 0 || r.AgeMean < r.DelayMean || r.Busiest <= 0 || r.Between <= 0 {
-				t.Errorf("%+v", r)
+				t.Errorf("got %+v, want plausible figures of hosts that were reached", r)
 			}
 		}
 		return fmt.Sprintf("%+v\n%s", rows, Table(rows))
@@ -387,7 +388,7 @@ func TestStudyIsTheSameForTheSameSeed(t *testing.T) {
 	}
 }
 
-// BenchmarkStudy is 512 hosts for ten minutes, by each way; -v prints the table.
+// BenchmarkStudy simulates 512 hosts for ten minutes, by each way of distribution; -v prints the table.
 func BenchmarkStudy(b *testing.B) {
 	cfg := DefaultStudy(leafSpine(b, 16, 32))
 	for range b.N {

@@ -13,7 +13,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-func TestParseMachines(t *testing.T) {
+func TestMachinesAreParsed(t *testing.T) {
 	all, err := ParseMachines("512x8xH100-80GB,64cpu,512GiB + 2x, 1.5cpus, 1GiB+4xT4,16cpu,64GiB")
 	if err != nil {
 		t.Fatal(err)
@@ -52,8 +52,8 @@ func TestParseMachines(t *testing.T) {
 	}
 }
 
-// The models of machines and requests meet as the scheduler compares them.
-func TestModelsMeet(t *testing.T) {
+// The models of machines and requests are compared like in the scheduler.
+func TestModelsMeetLikeInTheScheduler(t *testing.T) {
 	for _, c := range []struct {
 		machine, request string
 		meet             bool
@@ -75,7 +75,7 @@ func TestModelsMeet(t *testing.T) {
 	}
 }
 
-func TestLeaves(t *testing.T) {
+func TestRacksAreSpreadOverLeaves(t *testing.T) {
 	machines, err := ParseMachines("10x8xH100,64cpu,512GiB")
 	if err != nil {
 		t.Fatal(err)
@@ -91,11 +91,11 @@ func TestLeaves(t *testing.T) {
 		}
 		m := l.Machines[9]
 		if len(l.Names) != c.want || l.Hosts != c.each || l.Names[l.Of[9]] != c.last || m.Labels["leaf"] != c.last || m.Labels["rack"] != c.last || l.Slots()[9] != c.slot {
-			t.Errorf("%d leaves of %d hosts: %+v", c.leaves, c.hosts, l)
+			t.Errorf("%d leaves of %d hosts: %+v, want those of the case", c.leaves, c.hosts, l)
 		}
 	}
 	if machines[0].Labels != nil {
-		t.Error("the machines that were given have changed")
+		t.Error("the given machines have changed")
 	}
 	refuses := func(leaves, hosts int, want string) {
 		t.Helper()
@@ -110,14 +110,14 @@ func TestLeaves(t *testing.T) {
 	l, err := OnLeaves(machines, 0, 0)
 	if err != nil || !slices.Equal(l.Names, []string{"ra", "rb", "rc"}) || l.Hosts != 4 || !slices.Equal(l.Slots(), []int{0, 4, 8, 1, 5, 9, 2, 6, 10, 3}) ||
 		l.Machines[1].Labels["leaf"] != "rb" {
-		t.Errorf("%+v: %v", l, err)
+		t.Errorf("got %+v, %v, want the leaves ra, rb and rc of 4 hosts each", l, err)
 	}
 	refuses(3, 3, "machine host-00009: rack ra has more machines than the 3 hosts of a leaf")
 	machines[9].Labels["leaf"] = "l9"
 	refuses(0, 0, `machine host-00000: it has no label "leaf", and others have; name the leaf of each machine, or of none`)
 }
 
-func TestOfferedLoad(t *testing.T) {
+func TestOfferedLoadOfJobs(t *testing.T) {
 	jobs, _ := readJobs(t, strings.TrimSpace(jobHeader)+",tasks,nodes\n"+`a,100,10,8,1000,1000,0,,,,,
 b,150,20,1,500,2000,0,,,,3,
 c,200,30,4,1000,4000,0,,,,,2

@@ -8,7 +8,7 @@ import (
 	"testing/iotest"
 )
 
-// refused checks that a reader refuses each text with one line that has all of the words.
+// refused checks that a reader refuses each text with an error of one line that has all of the words.
 func refused(t *testing.T, read func(r io.Reader) error, header string, cases []struct{ rows, want string }) {
 	t.Helper()
 	for _, c := range cases {
@@ -27,7 +27,7 @@ func refused(t *testing.T, read func(r io.Reader) error, header string, cases []
 	}
 }
 
-func TestMachinesThatAreRefused(t *testing.T) {
+func TestInvalidMachinesAreRefused(t *testing.T) {
 	read := func(r io.Reader) error {
 		_, err := ReadMachines("m.csv", r)
 		return err
@@ -63,7 +63,7 @@ func TestMachinesThatAreRefused(t *testing.T) {
 	})
 }
 
-func TestRequestsThatAreRefused(t *testing.T) {
+func TestInvalidRequestsAreRefused(t *testing.T) {
 	read := func(r io.Reader) error {
 		_, err := ReadRequests("p.csv", r)
 		return err
@@ -81,7 +81,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 	})
 }
 
-func TestJobsThatAreRefused(t *testing.T) {
+func TestInvalidJobsAreRefused(t *testing.T) {
 	cluster := four(t)
 	read := func(r io.Reader) error {
 		_, _, err := ReadJobs("j.csv", r, Options{Cluster: cluster})
@@ -113,7 +113,7 @@ func TestJobsThatAreRefused(t *testing.T) {
 }
 
 // A quote that is not closed does not make the reader keep the rest of a large file.
-func TestLongRow(t *testing.T) {
+func TestRowWithAnOpenQuoteIsBounded(t *testing.T) {
 	rest := &counter{r: io.LimitReader(endless{}, 1<<30)}
 	_, err := ReadMachines("m.csv", io.MultiReader(strings.NewReader(machineHeader+`"`), rest))
 	if err == nil || !strings.Contains(err.Error(), "m.csv: after line 1: a row of more than 1MiB; is a quote not closed?") {
@@ -144,8 +144,8 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A file that cannot be read to its end is an error, and not a shorter table.
-func TestFileThatBreaksOff(t *testing.T) {
+// A file that cannot be read to its end is an error, not a shorter table.
+func TestReadErrorIsNotTheEndOfATable(t *testing.T) {
 	broken := errors.New("input/output error")
 	_, err := ReadMachines("m.csv", io.MultiReader(strings.NewReader(machineHeader+"a,1,1,0,\n"), iotest.ErrReader(broken)))
 	if !errors.Is(err, broken) || !strings.HasPrefix(err.Error(), "m.csv: after line 2: ") {
@@ -171,21 +171,21 @@ func FuzzTables(f *testing.F) {
 		one(err)
 		for _, m := range machines {
 			if m.Name == "" || m.CPUs < 0 || m.Memory < 0 || m.GPUs < 0 || m.GPUs > 0 && (m.Class() == "" || m.DeviceMemory <= 0) {
-				t.Errorf("read %+v", m)
+				t.Errorf("read %+v, want a valid machine", m)
 			}
 		}
 		requests, err := ReadRequests("p", strings.NewReader(text))
 		one(err)
 		for _, x := range requests {
 			if x.Name == "" || x.AllMilli() < 0 || x.Need.CPUs < 0 || x.Need.Memory < 0 {
-				t.Errorf("read %+v", x)
+				t.Errorf("read %+v, want a valid request", x)
 			}
 		}
 		jobs, _, err := ReadJobs("j", strings.NewReader(text), o)
 		one(err)
 		for i, j := range jobs {
 			if j.Name == "" || j.Submit < 0 || j.Runs < 0 || j.Bytes < 0 || i > 0 && j.Submit < jobs[i-1].Submit {
-				t.Errorf("read %+v", j)
+				t.Errorf("read %+v, want a valid job in order", j)
 			}
 			if err := j.Spec.Validate(); err != nil && j.Spec.Resources.CPUs <= 1<<16 {
 				t.Errorf("read %+v: %v", j, err)

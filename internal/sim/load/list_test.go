@@ -36,7 +36,7 @@ func openJobFile(name string) ([]byte, error) {
 	return []byte(text), nil
 }
 
-func TestListOfJobFiles(t *testing.T) {
+func TestListOfJobFilesIsRead(t *testing.T) {
 	o := Options{Cluster: h100s(t), Open: openJobFile}
 	jobs, notes := readJobs(t, `file,submit_s,duration_s,user,class,files_mib
 train.yaml,60,7200,ann,big,1
@@ -59,19 +59,19 @@ image.yaml,90,1,,,
 	train := jobs[1].Spec
 	if train.Nodes != 2 || train.Resources != (job.Resources{CPUs: 8000, Memory: 64 << 30, GPUs: 4, GPUModel: "H100"}) ||
 		train.Priority != 60 || train.TimeLimit.D() != 4*time.Hour || train.Upload != nil {
-		t.Errorf("read %+v", train)
+		t.Errorf("read %+v, want the job of train", train)
 	}
 	if eval := jobs[0].Spec; eval.Array != "0-9%4" || !eval.Preemptible || eval.Resources.CPUs != 1000 || eval.Script != "" {
-		t.Errorf("read %+v", eval)
+		t.Errorf("read %+v, want the job of eval", eval)
 	}
 	o.Known, o.Preemptible = true, true
 	jobs, _ = readJobs(t, "file,submit_s,duration_s,job\ntrain.yaml,60,7200,first\ntrain.yaml,60,60,\n", o)
 	if s := jobs[0].Spec; jobs[0].Name != "first" || jobs[1].Name != "train" || s.TimeLimit.D() != 2*time.Hour || !s.Preemptible {
-		t.Errorf("read %+v", jobs)
+		t.Errorf("read %+v, want first and then train with the columns of the list", jobs)
 	}
 }
 
-func TestListsThatAreRefused(t *testing.T) {
+func TestInvalidListsAreRefused(t *testing.T) {
 	o := Options{Cluster: h100s(t), Open: openJobFile}
 	read := func(r io.Reader) error {
 		_, _, err := ReadJobs("l.csv", r, o)
@@ -101,7 +101,7 @@ func TestListsThatAreRefused(t *testing.T) {
 	}
 }
 
-func TestFilesBesideTheList(t *testing.T) {
+func TestJobFilesAreReadBesideTheList(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"train.yaml": jobFiles["train.yaml"], "large.yaml": "name: " + strings.Repeat("a", 2<<20)} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {

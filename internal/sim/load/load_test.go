@@ -39,7 +39,7 @@ func readJobs(t *testing.T, text string, o Options) ([]Job, []string) {
 	return jobs, notes
 }
 
-func TestMachines(t *testing.T) {
+func TestMachinesAreRead(t *testing.T) {
 	got, err := ReadMachines("m.csv", strings.NewReader("\ufeff\"model\",sn,gpu,cpu_milli,memory_mib,rack,leaf,labels,device_memory_mib\r\n"+
 		"H100-80GB,n1,8,96500,2048.5,r1,l1,zone=a; disk=fast,\r\n\r\n,\"n,2\",0,1000.0,0,,,,\r\nT4,n3,2,1000,1,,,,15360\r\n"))
 	if err != nil {
@@ -58,7 +58,7 @@ func TestMachines(t *testing.T) {
 	}
 }
 
-func TestRequests(t *testing.T) {
+func TestRequestsAreRead(t *testing.T) {
 	got, err := ReadRequests("p.csv", strings.NewReader(requestHeader+
 		"a,3152,5600,1,810,\nb,8000,30517,0,0,\nc,1000,0,1,1000,G2|V100M16\nd,64000,1,8,1000,\ne,1,1,0,1000,T4\n"))
 	if err != nil {
@@ -77,13 +77,13 @@ func TestRequests(t *testing.T) {
 	for milli := 1; milli < gpu.Whole; milli++ {
 		all, err := ReadRequests("p.csv", strings.NewReader(fmt.Sprintf("%sa,1,1,1,%d,\n", requestHeader, milli)))
 		if err != nil || gpu.Milli(all[0].Need) != milli {
-			t.Errorf("%d thousandths became %+v: %v", milli, all, err)
+			t.Errorf("%d thousandths became %+v: %v, want the same", milli, all, err)
 		}
 	}
 }
 
-// A wide job is a gang of as few machines as can hold it, which share what it asks for.
-func TestWideJobs(t *testing.T) {
+// A wide job becomes a gang on as few machines as can hold it. They share what it requests.
+func TestWideJobBecomesAGang(t *testing.T) {
 	jobs, notes := readJobs(t, jobHeader+`narrow,0,1.25,8,1000,64000,65536,,std,1
 wide,1,10,16,1000,64000,65536,G2,std,
 odd,1e1,2,3,1000,1000,1,T4|G2,,0
@@ -117,19 +117,19 @@ uneven,11,2,13,1000,1001,0,,,3
 	}
 }
 
-func TestFurtherColumns(t *testing.T) {
+func TestOptionalColumnsAreRead(t *testing.T) {
 	header := strings.TrimSpace(jobHeader) + ",user,project,nodes,tasks,time_limit_s,preemptible,files_mib\n"
 	jobs, notes := readJobs(t, header+`late,5,1,4,1000,4000,8,,,1,ann,p1,2,3,60,yes,1.5
 early,1,1,1,500,4000,8,,,1,,,,,,,
 `, Options{Cluster: four(t)})
 	if len(jobs) != 2 || jobs[0].Name != "early" || len(notes) != 1 || !strings.Contains(notes[0], "1 rows are submitted before the row above them") {
-		t.Fatalf("read %+v with %q", jobs, notes)
+		t.Fatalf("read %+v with %q, want 2 with a note about the order", jobs, notes)
 	}
 	late := jobs[1]
 	if late.User != "ann" || late.Spec.Project != "p1" || late.Spec.Nodes != 2 || late.Spec.Array != "0-2" || late.Bytes != 3<<19 ||
 		late.Spec.TimeLimit != job.Duration(time.Minute) || !late.Spec.Preemptible ||
 		late.Spec.Resources != (job.Resources{CPUs: 2000, Memory: 4 << 20, GPUs: 2}) {
-		t.Errorf("read %+v", late)
+		t.Errorf("read %+v, want the values of its row", late)
 	}
 	for _, j := range jobs {
 		if err := j.Spec.Validate(); err != nil {
@@ -138,12 +138,13 @@ early,1,1,1,500,4000,8,,,1,,,,,,,
 	}
 	jobs, _ = readJobs(t, jobHeader+"a,0,7,0,0,1,0,,,\n", Options{Known: true, Preemptible: true})
 	if s := jobs[0].Spec; s.TimeLimit.D() != 7*time.Second || !s.Preemptible {
-		t.Errorf("known and preemptible: %+v", s)
+		t.Errorf("known and preemptible: %+v, want a limit of 7 s and preemptible", s)
 	}
 }
 
-// Jobs of the public experiment may be preempted unless the table says otherwise, and a known limit allows for a restart.
-func TestJobsOfTheExperiment(t *testing.T) {
+// Jobs of the public experiment are preemptible unless the table says otherwise, and a known limit allows for a
+// restart.
+func TestJobsOfTheExperimentArePreemptible(t *testing.T) {
 	for _, c := range []struct {
 		column string
 		o      Options
@@ -169,7 +170,7 @@ func TestJobsOfTheExperiment(t *testing.T) {
 }
 
 // The public traces are read to the last row.
-func TestPublicTraces(t *testing.T) {
+func TestPublicTracesAreRead(t *testing.T) {
 	dir := os.Getenv("MUSTER_TRACES")
 	if dir == "" {
 		t.Skip("MUSTER_TRACES is not set: it names the directory with the public traces")

@@ -30,7 +30,7 @@ const accounting = `JobID|JobName|User|Account|Partition|Submit|Eligible|Start|E
 1012|lost|eve|lab|gpu|Unknown|Unknown|2026-03-01T08:00:11|2026-03-01T08:00:21|00:00:10|10:00|cpu=1,mem=1G,node=1|cpu=1,mem=1G,node=1|1|1|1G|COMPLETED|1
 `
 
-func TestSacct(t *testing.T) {
+func TestOutputOfSacctIsRead(t *testing.T) {
 	jobs, report, err := FromSacct("acct", strings.NewReader(accounting), SacctOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -83,9 +83,9 @@ func TestSacct(t *testing.T) {
 	if !slices.Equal(report, wantReport) {
 		t.Errorf("report\n%s\nwant\n%s", strings.Join(report, "\n"), strings.Join(wantReport, "\n"))
 	}
-	// each line of the file is a job, a step, or counted as left out
+	// Each line of the file is a job, a step, or counted as left out.
 	if lines := strings.Count(accounting, "\n"); 1+len(jobs)+2+7 != lines {
-		t.Errorf("%d lines, of which %d are accounted for", lines, 1+len(jobs)+2+7)
+		t.Errorf("%d lines, but %d are accounted for", lines, 1+len(jobs)+2+7)
 	}
 	var table strings.Builder
 	if err := WriteJobs(&table, jobs); err != nil {
@@ -96,7 +96,7 @@ func TestSacct(t *testing.T) {
 	}
 }
 
-func TestSacctOptions(t *testing.T) {
+func TestOptionsForSacct(t *testing.T) {
 	jobs, _, err := FromSacct("acct", strings.NewReader(accounting), SacctOptions{AnyModel: true, Priorities: true})
 	if err != nil {
 		t.Fatal(err)
@@ -108,8 +108,8 @@ func TestSacctOptions(t *testing.T) {
 	}
 }
 
-// What was read elsewhere is fitted to a cluster as a table is.
-func TestFit(t *testing.T) {
+// Jobs from elsewhere are fitted to a cluster like those of a table.
+func TestJobsAreFittedToACluster(t *testing.T) {
 	read := func() []Job {
 		jobs, _, err := FromSacct("acct", strings.NewReader(accounting), SacctOptions{AnyModel: true})
 		if err != nil {
@@ -146,7 +146,7 @@ func TestFit(t *testing.T) {
 }
 
 // Older versions of Slurm, other formats of times, and --parsable, which ends each line with a separator.
-func TestSacctOfOtherVersions(t *testing.T) {
+func TestOutputOfOtherVersionsOfSacctIsRead(t *testing.T) {
 	jobs, _, err := FromSacct("acct", strings.NewReader("\ufeffJobID|Submit|ElapsedRaw|TimelimitRaw|NCPUS|NNodes|ReqMem|ReqGRES|State|\r\n"+
 		"7|1700000000|3600|90|8|2|4000Mc|gpu:tesla:2|COMPLETED|\r\n"+
 		"8+1|1700000060|60|UNLIMITED|8|1|0n|gres:gpu:1|COMPLETED|\r\n"), SacctOptions{})
@@ -158,11 +158,11 @@ func TestSacctOfOtherVersions(t *testing.T) {
 		t.Errorf("read %+v, want Nodes 2, TimeLimit.D() %v and Resources %v", s, 90*time.Minute, (job.Resources{CPUs: 4000, Memory: 16_000 << 20, GPUs: 2, GPUModel: "tesla"}))
 	}
 	if j := jobs[1]; j.Submit != time.Minute || j.Name != "8+1" || j.Spec.TimeLimit != 0 || j.Spec.Resources != (job.Resources{CPUs: 8000, GPUs: 1}) {
-		t.Errorf("read %+v", j)
+		t.Errorf("read %+v, want job 8+1 with 8 CPUs and a GPU after a minute", j)
 	}
 }
 
-func TestSacctSpans(t *testing.T) {
+func TestSpansOfSacct(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		"00:00:05": 5 * time.Second, "05:00": 5 * time.Minute, "1-00:00:00": 24 * time.Hour, "2-03": 51 * time.Hour, "2-03:30": 51*time.Hour + 30*time.Minute,
 		"100:00:00": 100 * time.Hour, "00:00.250": 250 * time.Millisecond, "90": 90 * time.Minute,
@@ -178,7 +178,7 @@ func TestSacctSpans(t *testing.T) {
 	}
 }
 
-func TestSacctThatIsRefused(t *testing.T) {
+func TestInvalidOutputOfSacctIsRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"":   "acct: it is empty; write it with: sacct --allusers",
 		"\n": "acct: it is empty",
@@ -197,8 +197,8 @@ func TestSacctThatIsRefused(t *testing.T) {
 	}
 }
 
-// Reasons with words of the file do not grow without a bound.
-func TestSacctReasonsAreBounded(t *testing.T) {
+// The number of reasons with words of the file is bounded.
+func TestReasonsOfLeftOutJobsAreBounded(t *testing.T) {
 	var text strings.Builder
 	text.WriteString("JobID|Submit|Elapsed|NCPUS|State\n0|2026-01-01T00:00:00|00:01:00|1|COMPLETED\n")
 	for i := range 10_000 {
@@ -206,7 +206,7 @@ func TestSacctReasonsAreBounded(t *testing.T) {
 	}
 	_, report, err := FromSacct("acct", strings.NewReader(text.String()), SacctOptions{})
 	if err != nil || len(report) > maxReasons+5 || !strings.Contains(report[1], "left out: 9900 others") {
-		t.Errorf("%d lines, %q: %v", len(report), report[:2], err)
+		t.Errorf("%d lines, %q: %v, want few, with the other 9900 counted", len(report), report[:2], err)
 	}
 }
 
@@ -231,7 +231,7 @@ func FuzzSacct(f *testing.F) {
 			t.Fatal(err)
 		}
 		if back, _, err := ReadJobs("table", strings.NewReader(table.String()), Options{}); err != nil || len(back) != len(jobs) {
-			t.Errorf("the table of %d jobs reads as %d: %v\n%s", len(jobs), len(back), err, table.String())
+			t.Errorf("the table of %d jobs reads as %d: %v, want the same\n%s", len(jobs), len(back), err, table.String())
 		}
 	})
 }

@@ -23,7 +23,7 @@ func synthetic(t *testing.T, text string) Synthetic {
 	return s
 }
 
-// h100s is 64 machines with 8 GPUs each.
+// h100s returns 64 machines with 8 GPUs each.
 func h100s(t *testing.T) []Machine {
 	t.Helper()
 	machines, err := ParseMachines("64x8xH100-80GB,64cpu,512GiB")
@@ -42,8 +42,8 @@ func generate(t *testing.T, text string, seed uint64) []Job {
 	return jobs
 }
 
-// A load of every kind has the parts that were asked for, within what 20,000 draws allow.
-func TestSyntheticParts(t *testing.T) {
+// A load of each kind has the requested parts, within what 20,000 draws allow.
+func TestSyntheticLoadHasItsParts(t *testing.T) {
 	const n = 20_000
 	jobs := generate(t, `# a mix
 jobs: 20000; load = 0.8
@@ -84,7 +84,7 @@ limits: 0.5
 	share("an array", 0.1, 0.01, func(j Job) bool { return j.Spec.Array == "0-2" })
 	share("priority", 0.1, 0.01, func(j Job) bool { return j.Spec.Priority == 80 })
 	share("preemptible", 0.3, 0.015, func(j Job) bool { return j.Spec.Preemptible })
-	share("ann", 0.75, 0.05, func(j Job) bool { return j.User == "ann" }) // each burst is of one user
+	share("ann", 0.75, 0.05, func(j Job) bool { return j.User == "ann" }) // each burst belongs to one user
 	share("limits", 0.5, 0.015, func(j Job) bool {
 		return j.Spec.TimeLimit.D() >= j.Runs && j.Spec.TimeLimit.D() <= 3*j.Runs+time.Second
 	})
@@ -109,23 +109,23 @@ limits: 0.5
 	}
 }
 
-func TestSyntheticTimes(t *testing.T) {
+func TestSyntheticLoadHasItsTimes(t *testing.T) {
 	poisson := generate(t, "for: 10d; rate: 120/h", 1)
 	if n := float64(len(poisson)); math.Abs(n-28_800) > 4*math.Sqrt(28_800) || poisson[len(poisson)-1].Submit > 240*time.Hour {
-		t.Errorf("%v jobs until %s", n, poisson[len(poisson)-1].Submit)
+		t.Errorf("%v jobs until %s, want about 28,800 within 240 h", n, poisson[len(poisson)-1].Submit)
 	}
 	gaps := make([]float64, 0, len(poisson))
 	for i := 1; i < len(poisson); i++ {
 		gaps = append(gaps, (poisson[i].Submit - poisson[i-1].Submit).Seconds())
 	}
 	slices.Sort(gaps)
-	if median := gaps[len(gaps)/2]; math.Abs(median-30*math.Ln2) > 1 { // of exponential gaps with the mean 30 s
-		t.Errorf("the median gap is %.2f s", median)
+	if median := gaps[len(gaps)/2]; math.Abs(median-30*math.Ln2) > 1 { // the median of exponential gaps with the mean 30 s
+		t.Errorf("the median gap is %.2f s, want 30 ln 2", median)
 	}
 	loaded := generate(t, "for: 2d; load: 50%; durations: 1h", 1)
 	l := Load{Machines: h100s(t), Jobs: loaded}
 	if last := loaded[len(loaded)-1].Submit; math.Abs(l.Offered()-0.5) > 1e-6 || math.Abs(last.Hours()-48) > 0.1 {
-		t.Errorf("the offered load is %v until %s", l.Offered(), last)
+		t.Errorf("the offered load is %v until %s, want 0.5 until 48 h", l.Offered(), last)
 	}
 	for _, j := range generate(t, "jobs: 50; arrivals: once", 1) {
 		if j.Submit != 0 {
@@ -134,8 +134,9 @@ func TestSyntheticTimes(t *testing.T) {
 	}
 }
 
-// The same seed makes the same jobs, another seed others, and a change of one part leaves the other parts as they were.
-func TestSyntheticSeeds(t *testing.T) {
+// The same seed makes the same jobs, another seed makes others, and a change of one part leaves the other parts as they
+// were.
+func TestSeedDecidesTheSyntheticLoad(t *testing.T) {
 	const text = "jobs: 500; rate: 1/s; arrays: 0.1; limits: 0.5; users: a,b,c; preemptible: 0.5"
 	a, b := generate(t, text, 3), generate(t, text, 3)
 	if !reflect.DeepEqual(a, b) {
@@ -148,12 +149,12 @@ func TestSyntheticSeeds(t *testing.T) {
 	for i := range a {
 		x, y := a[i], c[i]
 		if x.Submit != y.Submit || x.User != y.User || x.Spec.Resources.GPUs != y.Spec.Resources.GPUs || x.Spec.Array != y.Spec.Array {
-			t.Fatalf("%+v became %+v", x, y)
+			t.Fatalf("%+v became %+v, want only the changed part to differ", x, y)
 		}
 	}
 }
 
-func TestDistributions(t *testing.T) {
+func TestDistributionsHaveTheirQuantiles(t *testing.T) {
 	for text, want := range map[string][3]float64{ // quantiles of 25, 50 and 75 %
 		"constant(value=10m)":                  {600, 600, 600},
 		"10m":                                  {600, 600, 600},
@@ -184,7 +185,7 @@ func TestDistributions(t *testing.T) {
 	}
 }
 
-func TestSyntheticThatIsRefused(t *testing.T) {
+func TestInvalidSyntheticLoadsAreRefused(t *testing.T) {
 	cluster := h100s(t)
 	for text, want := range map[string]string{
 		"":                                 "load: give either jobs or for",
@@ -245,7 +246,7 @@ func TestSyntheticThatIsRefused(t *testing.T) {
 	}
 }
 
-func TestSyntheticHelp(t *testing.T) {
+func TestHelpNamesEachSetting(t *testing.T) {
 	help := SyntheticHelp()
 	if len(help) != len(settings) || !strings.Contains(help[0], "number of jobs") {
 		t.Errorf(`help is %q, want %v of them and [0] "number of jobs" in it`, help, len(settings))
@@ -253,7 +254,7 @@ func TestSyntheticHelp(t *testing.T) {
 }
 
 // The manual names each setting and column, its defaults are right, and its examples can be read.
-func TestManual(t *testing.T) {
+func TestManualNamesEachSettingAndColumn(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/loads.md")
 	if err != nil {
 		t.Fatal(err)
@@ -308,7 +309,7 @@ func FuzzSynthetic(f *testing.F) {
 		}
 		for i, j := range jobs {
 			if j.Submit < 0 || i > 0 && j.Submit < jobs[i-1].Submit || j.Runs < 0 || j.Bytes < 0 || j.Spec.TimeLimit > 0 && j.Spec.TimeLimit.D() < j.Runs {
-				t.Errorf("made %+v", j)
+				t.Errorf("made %+v, want a valid job in order", j)
 			}
 			if err := j.Spec.Validate(); err != nil && j.Spec.Resources.CPUs <= job.MaxCPUs {
 				t.Errorf("made %+v: %v", j, err)
@@ -317,7 +318,7 @@ func FuzzSynthetic(f *testing.F) {
 	})
 }
 
-// What is written is read back as the same jobs.
+// Written jobs are read back as the same jobs.
 func TestWrittenJobsAreReadBack(t *testing.T) {
 	machines := h100s(t)
 	rapid.Check(t, func(t *rapid.T) {

@@ -23,7 +23,7 @@ func cpuTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// One run of the experiment, by the default policy and by the best published one.
+// BenchmarkRun is one run of the experiment, by the default policy and by the best published one.
 func BenchmarkRun(b *testing.B) {
 	machines, arrivals := someCluster(benchMachines, benchArrivals, 1)
 	for _, name := range []string{"frag", FGD} {
@@ -39,7 +39,7 @@ func BenchmarkRun(b *testing.B) {
 	}
 }
 
-// One decision of the default policy on a cluster that is half full.
+// BenchmarkDecision is one decision of the default policy on a cluster that is half full.
 func BenchmarkDecision(b *testing.B) {
 	machines, arrivals := someCluster(benchMachines, benchArrivals, 1)
 	for _, candidates := range []int{64, benchMachines} {

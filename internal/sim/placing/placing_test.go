@@ -18,7 +18,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// asks is a request. Gpus below 1 is a share.
+// asks is a request. A number of GPUs below 1 is a share.
 func asks(name string, cpus int, gpus float64, models string) load.Request {
 	need := job.Resources{CPUs: 1000 * cpus, Memory: job.Size(cpus) << 30, GPUModel: contract.ModelName(models)}
 	if gpus < 1 {
@@ -29,7 +29,7 @@ func asks(name string, cpus int, gpus float64, models string) load.Request {
 	return load.Request{Name: name, GPUs: gpu.Count(need), Milli: gpu.Milli(need), Models: models, Need: need}
 }
 
-// someCluster is machines of several sizes and models, and a table of requests for them.
+// someCluster returns machines of several sizes and models, and a table of requests for them.
 func someCluster(machines, requests int, seed uint64) ([]load.Machine, []load.Request) {
 	r := rand.New(rand.NewPCG(seed, 7))
 	ms := make([]load.Machine, machines)
@@ -91,7 +91,7 @@ func (f *referee) take(r load.Request, l line) {
 	if l.Rejected {
 		for i := range f.machines {
 			if f.fits(i, r) {
-				f.tb.Fatalf("%+v is rejected, and fits at %s", r, f.machines[i].Name)
+				f.tb.Fatalf("%+v is rejected, but fits at %s", r, f.machines[i].Name)
 			}
 		}
 		return
@@ -110,9 +110,9 @@ func (f *referee) take(r load.Request, l line) {
 	f.used += r.AllMilli()
 }
 
-// Each policy, with each number of candidates, places legally, rejects only what fits nowhere, writes the same bytes for
-// the same seed, and has the figures that its log shows.
-func TestRuns(t *testing.T) {
+// Each policy, with each number of candidates, places legally and rejects only what fits nowhere. It writes the same
+// bytes for the same seed, and has the figures that its log shows.
+func TestEachPolicyPlacesLegally(t *testing.T) {
 	machines, table := someCluster(40, 150, 1)
 	arrivals, ranks, err := Inflate(machines, table, 5, Inflation)
 	if err != nil {
@@ -170,10 +170,10 @@ func checkLog(t *testing.T, cfg Config, log []byte, r *Result) {
 	}
 	b, known := r.At(100)
 	if !known || b.Arrivals != n || math.Abs(b.Alloc-sum/float64(n)) > 1e-9 {
-		t.Errorf("allocated at 100 %%: %+v, the log says %.4f in %d arrivals", b, sum/float64(n), n)
+		t.Errorf("allocated at 100 %%: %+v, want %.4f in %d arrivals as in the log", b, sum/float64(n), n)
 	}
 	if r.Used != f.used || r.Rejected != rejected || r.Placed+rejected != len(cfg.Arrivals) {
-		t.Errorf("%+v: the log has %d thousandths, %d rejected of %d", *r, f.used, rejected, len(cfg.Arrivals))
+		t.Errorf("%+v: the log has %d thousandths, %d rejected of %d, want the same", *r, f.used, rejected, len(cfg.Arrivals))
 	}
 	if b.Frag < 0 || b.Frag > 100-b.Alloc+1e-6 || b.Ratio > 100+1e-6 {
 		t.Errorf("fragmentation is more than what is idle: %+v, want Frag at least 0, Frag at most %v and Ratio at most %v", b, 100-b.Alloc+1e-6, 100+1e-6)
@@ -181,7 +181,7 @@ func checkLog(t *testing.T, cfg Config, log []byte, r *Result) {
 }
 
 // The lines of the log have the published form.
-func TestLog(t *testing.T) {
+func TestLogHasThePublishedForm(t *testing.T) {
 	var out strings.Builder
 	log := LogTo(&out, []load.Machine{{Name: "n<0>"}})
 	for _, d := range []Decision{
@@ -202,7 +202,7 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// fixed is a policy that always chooses the same.
+// fixed is a policy that always makes the same choice.
 type fixed struct {
 	machine int
 	devices []int
@@ -212,8 +212,8 @@ func (f fixed) choose(*request) (int, []int) { return f.machine, f.devices }
 
 func (fixed) placed(*request, int, []int) {}
 
-// A choice that is not legal ends the run, whoever chose.
-func TestCheats(t *testing.T) {
+// An illegal choice ends the run, whatever policy made it.
+func TestIllegalChoiceEndsTheRun(t *testing.T) {
 	machines := []load.Machine{{Name: "a", CPUs: 8000, Memory: 8 << 30, GPUs: 2, Model: "T4"}, {Name: "b", CPUs: 1000, Memory: 1 << 30}}
 	for _, c := range []struct {
 		name string
@@ -247,8 +247,8 @@ func TestCheats(t *testing.T) {
 	}
 }
 
-// What cannot be placed is refused with one line.
-func TestRefused(t *testing.T) {
+// An experiment that cannot be run is refused with an error of one line.
+func TestInvalidExperimentIsRefused(t *testing.T) {
 	machines := []load.Machine{{Name: "a", CPUs: 8000, Memory: 8 << 30, GPUs: 2, Model: "T4"}}
 	arrivals := []load.Request{asks("p", 1, 1, "")}
 	memory := asks("p", 1, 1, "")
@@ -275,8 +275,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A run ends when its context does, or when nobody takes the log.
-func TestEnds(t *testing.T) {
+// A run ends with its context, or when its log cannot be written.
+func TestRunEndsWithItsContextOrLog(t *testing.T) {
 	machines, table := someCluster(10, 50, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -291,8 +291,8 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// The list of arrivals begins with the whole table, goes on with requests from it, and ends at the wanted load.
-func TestInflate(t *testing.T) {
+// The list of arrivals starts with the whole table, goes on with requests from it, and ends at the wanted load.
+func TestArrivalsAreInflatedToTheWantedLoad(t *testing.T) {
 	for seed := range int64(20) {
 		machines, table := someCluster(20, 60, uint64(seed))
 		total := 0
@@ -312,7 +312,7 @@ func TestInflate(t *testing.T) {
 			slices.Sort(ranks)
 			for i, x := range ranks {
 				if i != x {
-					t.Fatalf("the ranks are not each number once: %v", ranks)
+					t.Fatalf("the ranks are not a permutation: %v", ranks)
 				}
 			}
 		}
@@ -334,13 +334,13 @@ func checkInflated(t *testing.T, table, list []load.Request, want int) {
 			t.Fatalf("%s comes twice", r.Name)
 		}
 	}
-	if have > want || have < want-8*gpu.Whole { // the last that is added, or taken out, has 8 GPUs at most
+	if have > want || have < want-8*gpu.Whole { // the last request that is added, or removed, has at most 8 GPUs
 		t.Fatalf("%d are asked for, want about %d", have, want)
 	}
 }
 
 // A table without GPUs would never fill the GPUs.
-func TestInflateNothing(t *testing.T) {
+func TestTableWithoutGPUsIsNotInflated(t *testing.T) {
 	machines, _ := someCluster(5, 5, 1)
 	if _, _, err := Inflate(machines, []load.Request{asks("p", 1, 0, "")}, 1, Inflation); err == nil {
 		t.Error("a table without GPUs is inflated")

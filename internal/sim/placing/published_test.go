@@ -8,7 +8,7 @@ import (
 	"github.com/musterhq/muster/internal/sim/load"
 )
 
-// with is a machine of which so much is left.
+// with is a machine with so much left.
 func with(cpus int, left ...int) *machine {
 	m := &machine{name: "m", cpu: 1000 * cpus, memory: 1 << 40, left: left}
 	for _, l := range left {
@@ -17,8 +17,8 @@ func with(cpus int, left ...int) *machine {
 	return m
 }
 
-// Scores are those of the published code, in whole numbers.
-func TestPublishedScores(t *testing.T) {
+// The scores are those of the published code, in whole numbers.
+func TestScoresAreThoseOfThePublishedCode(t *testing.T) {
 	share, one, two, none := ask(t, 4, 0.5), ask(t, 4, 1), ask(t, 4, 2), ask(t, 4, 0)
 	clustered := func(kinds uint64, left ...int) *machine {
 		m := with(64, left...)
@@ -71,13 +71,13 @@ func ask(t *testing.T, cpus int, gpus float64) *request {
 	return rs[0]
 }
 
-// The fragmentation of a machine is the mean over the usual requests of what they could not use.
-func TestFragment(t *testing.T) {
+// The fragmentation of a machine is what the usual requests could not use of it, on average.
+func TestFragmentationIsTheMeanOverTheUsualRequests(t *testing.T) {
 	c, err := newCluster([]load.Machine{{Name: "a", CPUs: 8000, Memory: 1 << 40, GPUs: 2, Model: "T4"}, {Name: "b"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	table := []load.Request{ // each a fourth of the requests
+	table := []load.Request{ // each is a fourth of the requests
 		asks("p1", 1, 0.5, ""), asks("p2", 1, 2, ""), asks("p3", 1, 0, ""), asks("p4", 1, 0.5, "A100"),
 	}
 	rs, err := c.requests(table)
@@ -105,8 +105,8 @@ func TestFragment(t *testing.T) {
 	}
 }
 
-// The target workload is the most frequent kinds, until they are 95 % of the requests.
-func TestTarget(t *testing.T) {
+// The target workload is the most frequent kinds, up to 95 % of the requests.
+func TestTargetWorkloadIsTheMostFrequentKinds(t *testing.T) {
 	c, err := newCluster([]load.Machine{{Name: "a", GPUs: 8, Model: "T4"}})
 	if err != nil {
 		t.Fatal(err)
@@ -132,8 +132,8 @@ func TestTarget(t *testing.T) {
 	}
 }
 
-// What FGD remembers of the machines gives the same choices as if it worked out each score again.
-func TestFGDRemembers(t *testing.T) {
+// What FGD caches about the machines gives the same choices as if it computed each score again.
+func TestFGDChoosesTheSameWithItsCache(t *testing.T) {
 	machines, table := someCluster(25, 120, 3)
 	arrivals, _, err := Inflate(machines, table, 1, Inflation)
 	if err != nil {
@@ -162,7 +162,7 @@ func TestFGDRemembers(t *testing.T) {
 			t.Fatal(err)
 		}
 		if then, others := fresh.choose(r); then != at || len(others) != len(devices) || len(devices) > 0 && others[0] != devices[0] {
-			t.Fatalf("%s: machine %d and devices %v, afresh %d and %v", r.name, at, devices, then, others)
+			t.Fatalf("%s: machine %d and devices %v, want %d and %v as computed again", r.name, at, devices, then, others)
 		}
 		if err := c.machines[at].take(r, devices); err != nil {
 			t.Fatal(err)
@@ -171,8 +171,8 @@ func TestFGDRemembers(t *testing.T) {
 	}
 }
 
-// FGD scores a share by the device where the fragmentation grows the least, the first of equal ones.
-func TestFGDChoosesDevice(t *testing.T) {
+// FGD scores a share by the device on which the fragmentation grows the least, the first of equal ones.
+func TestFGDChoosesTheDeviceWithTheLeastFragmentation(t *testing.T) {
 	machines := []load.Machine{{Name: "a", CPUs: 64000, Memory: 1 << 40, GPUs: 3, Model: "T4"}}
 	c, err := newCluster(machines)
 	if err != nil {

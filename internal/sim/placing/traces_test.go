@@ -35,7 +35,7 @@ var (
 // allTables are those that the traces have, and those that are made from them.
 const allTables = "default,cpu050,cpu100,cpu200,gpushare40,gpushare100,gpuspec10,gpuspec20,multigpu20,multigpu50,default-pinned,gpuspec20-pinned"
 
-// trace is the traces in a directory.
+// trace is the directory of the traces.
 type trace struct {
 	tb       testing.TB
 	dir      string
@@ -111,7 +111,7 @@ func (t *trace) world(x Table, seed uint64) Table {
 		case "pinned":
 			x.Requests = Pin(x.Requests, t.requests("openb_pod_list_gpuspec20.csv"), 1.0/3, seed)
 		default:
-			t.tb.Fatalf("-placing.world: %q is not known", w)
+			t.tb.Fatalf("-placing.world: unknown world %q", w)
 		}
 		x.Name += "+" + w
 	}
@@ -173,7 +173,7 @@ func (t *trace) report(figures []Figure, gates []Gate) {
 }
 
 // The published policies allocate what was published.
-func TestPublishedFigures(tt *testing.T) {
+func TestPublishedPoliciesAllocateWhatWasPublished(tt *testing.T) {
 	t := openTraces(tt)
 	figures := t.study(Published(), []int{0})
 	if g, known := Reproduced(figures, t.published()); known {
@@ -200,8 +200,8 @@ func TestStudy(tt *testing.T) {
 	t.report(figures, Gates(figures))
 }
 
-// The arrivals of seed 42 are those that were published.
-func TestPublishedArrivals(tt *testing.T) {
+// The arrivals of seed 42 are the published ones.
+func TestArrivalsOfSeed42AreThePublishedOnes(tt *testing.T) {
 	t := openTraces(tt)
 	for _, name := range []string{"default", "gpuspec20"} {
 		got, _, err := Inflate(t.machines, t.table(name).Requests, 42, Inflation)

@@ -31,7 +31,7 @@ func check(t *testing.T, l *load.Load, records []record.Record) (int, error) {
 	return f.Open(), nil
 }
 
-// A legal run goes through its log and passes; any of the faults below is found.
+// A legal run passes through its log, and each of the faults below is found.
 func TestRefereeFindsEachFault(t *testing.T) {
 	found := map[string]int{}
 	for seed := range uint64(60) {
@@ -62,12 +62,12 @@ func TestRefereeFindsEachFault(t *testing.T) {
 	}
 	for name := range faults {
 		if found[name] == 0 {
-			t.Errorf("%s: never tried", name)
+			t.Errorf("%s was never tried", name)
 		}
 	}
 }
 
-// pick returns a random record that is so.
+// pick returns a random record with this property.
 func pick(r *rand.Rand, records []record.Record, so func(int) bool) (int, bool) {
 	for _, i := range r.Perm(len(records)) {
 		if so(i) {
@@ -79,7 +79,7 @@ func pick(r *rand.Rand, records []record.Record, so func(int) bool) (int, bool) 
 
 type spoiler func(*rand.Rand, *load.Load, []record.Record) ([]record.Record, bool)
 
-// change spoils one random record of a kind.
+// change alters one random record of a kind.
 func change(kind record.Kind, f func(l *load.Load, x *record.Record) bool) spoiler {
 	return func(r *rand.Rand, l *load.Load, all []record.Record) ([]record.Record, bool) {
 		_, ok := pick(r, all, func(i int) bool { return all[i].Kind == kind && f(l, &all[i]) })
@@ -174,7 +174,7 @@ var faults = map[string]spoiler{
 		return false
 	}),
 	"a device that another task has": func(r *rand.Rand, l *load.Load, all []record.Record) ([]record.Record, bool) {
-		// The next start takes what a task has that runs on.
+		// The next start uses the devices of a task that still runs.
 		i, ok := pick(r, all, func(i int) bool {
 			return i+1 < len(all) && all[i].Kind == record.Start && all[i+1].Kind == record.Start && takesWhole(l, all[i]) && takesWhole(l, all[i+1]) && sameSize(all[i], all[i+1])
 		})
@@ -225,7 +225,7 @@ func twice(kind record.Kind) spoiler {
 	}
 }
 
-func TestRefereeRules(t *testing.T) {
+func TestEachRuleOfTheReferee(t *testing.T) {
 	l := &load.Load{
 		Machines: []load.Machine{{Name: "n", CPUs: 4000, GPUs: 1}},
 		Jobs: []load.Job{
@@ -264,8 +264,8 @@ func TestRefereeRules(t *testing.T) {
 	}
 }
 
-// What a job has saved counts after a fault, and a fault may undo a finish of which nobody has heard.
-func TestRefereeOfRunsWithFaults(t *testing.T) {
+// What a job has saved counts after a fault, and a fault may undo a finish that nobody has learnt of.
+func TestRefereeAcceptsRunsWithFaults(t *testing.T) {
 	l := &load.Load{
 		Machines: []load.Machine{{Name: "n", CPUs: 4000, GPUs: 1}},
 		Jobs:     []load.Job{{Name: "x", Runs: 10 * time.Minute, Spec: job.Spec{Resources: job.Resources{CPUs: 1000}}}},
@@ -284,10 +284,10 @@ func TestRefereeOfRunsWithFaults(t *testing.T) {
 	}
 	for _, r := range []record.Record{
 		at(0, record.Start), at(3, record.Lost), // nothing is saved
-		at(3, record.Start), at(12, record.Lost), // 8 are
-		at(12, record.Start), at(15, record.Finish), // 1 for the restart, and the last 2
+		at(3, record.Start), at(12, record.Lost), // 8 s are saved
+		at(12, record.Start), at(15, record.Finish), // 1 s for the restart, and the last 2
 		at(15, record.Lost),                                              // its end was lost with its host
-		at(16, record.Start), at(17, record.Lost), at(17, record.Reject), // it is given up, and a person lets it run
+		at(16, record.Start), at(17, record.Lost), at(17, record.Reject), // it is held, and a person releases it
 		at(18, record.Start), at(28, record.Finish),
 	} {
 		if err := f.Check(r); err != nil {
@@ -299,8 +299,8 @@ func TestRefereeOfRunsWithFaults(t *testing.T) {
 	}
 }
 
-// A restart that a preemption cuts short may be paid later or not.
-func TestRefereeOfRestartsCutShort(t *testing.T) {
+// The cost of a restart that a preemption cuts short may be paid later or not.
+func TestRefereeAcceptsRestartsCutShort(t *testing.T) {
 	l := &load.Load{
 		Machines: []load.Machine{{Name: "n", CPUs: 4000, GPUs: 1}},
 		Jobs:     []load.Job{{Name: "x", Runs: 10 * time.Minute, Spec: job.Spec{Resources: job.Resources{CPUs: 1000}}}},
@@ -317,7 +317,7 @@ func TestRefereeOfRestartsCutShort(t *testing.T) {
 			{At: 220*s + end - 50*s, Kind: record.Finish},
 		})
 		if (err == nil) != legal {
-			t.Errorf("a last run of %v: %v", end-50*s, err)
+			t.Errorf("a last run of %v: %v, want an error exactly if it is illegal", end-50*s, err)
 		}
 	}
 }
@@ -360,7 +360,7 @@ func logOf(t *testing.T, l *load.Load, records []record.Record) []byte {
 }
 
 // The lines are those of the public queueing experiment.
-func TestLogForm(t *testing.T) {
+func TestLinesOfALogHaveThePublishedForm(t *testing.T) {
 	l := &load.Load{
 		Machines: []load.Machine{{Name: "node-003", GPUs: 2}},
 		Jobs: []load.Job{

@@ -43,7 +43,7 @@ func TestDocumentReadsBack(t *testing.T) {
 }
 
 // Programs read these fields: none may be renamed.
-func TestNamesOfTheDocument(t *testing.T) {
+func TestFieldsOfTheDocumentKeepTheirNames(t *testing.T) {
 	d := reporttest.Document(7)
 	d.Network.Switches = []report.Switch{{Name: "leaf-0", Tier: 1}}
 	d.Network.Links = []report.Link{{A: report.AtMachine(0), B: report.AtSwitch(0)}}
@@ -62,7 +62,7 @@ func TestNamesOfTheDocument(t *testing.T) {
 	golden(t, "fields.txt", out.String())
 }
 
-// walk writes the path of each field once, in the order of names.
+// walk writes the path of each field once, ordered by name.
 func walk(v any, path string, seen map[string]bool, out *strings.Builder) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -81,7 +81,7 @@ func walk(v any, path string, seen map[string]bool, out *strings.Builder) {
 	}
 }
 
-func TestReadSaysWhatIsWrong(t *testing.T) {
+func TestErrorsOfReadSayWhatIsWrong(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"schema":`:                                                 "not a document of muster simulate --json",
 		`{"schema":"muster.job/1"`:                                   "not a document",
@@ -99,7 +99,7 @@ func TestReadSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestJudge(t *testing.T) {
+func TestVerdictOfAComparison(t *testing.T) {
 	figures := func(completion, wait, makespan float64) *report.Figures {
 		f := &report.Figures{Makespan: makespan, Jobs: report.Jobs{Submitted: 2, Finished: 2}, Gangs: report.Gangs{Starts: 1, Racks: 0.7}}
 		f.Completion.Mean, f.Wait.Max = completion, wait
@@ -143,13 +143,13 @@ func TestJudge(t *testing.T) {
 	check(report.Aims{EASY: "EASY"}, "missed longest wait: 100 s, and 3 jobs have not finished <= 1.5 x EASY = 100.5 s")
 }
 
-func TestProgress(t *testing.T) {
+func TestProgressIsShownOnATerminal(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	var b bytes.Buffer
 	p := report.NewProgress(&b, true, now)
 	p.Show(now.Add(time.Millisecond), time.Hour, 10, 0, 100)
 	if b.Len() > 0 {
-		t.Errorf("it is too early: %q", b.String())
+		t.Errorf("written too early: %q", b.String())
 	}
 	p.Show(now.Add(2*time.Second), 90*time.Minute, 2_400_000, 25, 100)
 	if want := "\rsimulated 1h30m · 1.20M events/s · 25 of 100 jobs · 6.00s left"; b.String() != want {
@@ -163,7 +163,7 @@ func TestProgress(t *testing.T) {
 	b.Reset()
 	p.Clear()
 	if got := b.String(); strings.TrimLeft(got, "\r ") != "" || !strings.HasSuffix(got, "\r") || len(got) < 30 {
-		t.Errorf("clear writes %q", got)
+		t.Errorf("clear writes %q, want spaces on the whole line", got)
 	}
 	if got := p.Speed(now.Add(4 * time.Second)); got != "4.00M events in 4.00s, 1.00M a second" {
 		t.Errorf(`got %v, want "4.00M events in 4.00s, 1.00M a second"`, got)
@@ -181,7 +181,7 @@ type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
 
-func TestLogThatCannotBeWritten(t *testing.T) {
+func TestErrorOfTheLogIsReturned(t *testing.T) {
 	l := reporttest.Load(rand.New(rand.NewPCG(1, 1)), 4, 1)
 	g := report.NewLog(full{}, l)
 	for range 10_000 {
@@ -192,8 +192,8 @@ func TestLogThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// A run in which nothing happens has figures, a summary and no NaN.
-func TestNothingHappens(t *testing.T) {
+// A run in which nothing happens has figures and a summary without NaN.
+func TestEmptyRunHasFigures(t *testing.T) {
 	for _, l := range []*load.Load{{}, {Machines: []load.Machine{{Name: "a"}}}, {Jobs: []load.Job{{Name: "x", Submit: time.Hour}}}} {
 		d := &report.Document{Cluster: report.ClusterOf(l.Machines), Runs: []report.Run{{Name: "muster", Figures: tally(t, l, nil, 0)}}}
 		var b bytes.Buffer
@@ -202,12 +202,12 @@ func TestNothingHappens(t *testing.T) {
 			t.Fatal(err)
 		}
 		if strings.Contains(b.String(), "NaN") || strings.Contains(b.String(), "Inf") {
-			t.Errorf("%s", b.String())
+			t.Errorf("NaN or Inf in %s", b.String())
 		}
 	}
 }
 
-// Whatever Read accepts can be printed and compared.
+// Each document that Read accepts can be printed and compared.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(`{"schema":"muster.simulation/v1","runs":[{"figures":{"series":{"step_s":1,"gpus":[1,-1]},"faults":[{"hit":1,"at_s":1e300}]}},{"placement":{"allocated_at_100":0.5}}],"network":{"paths":[{}]},"gates":[{"met":true}]}`))
 	f.Add([]byte(`{"schema":"muster.simulation/v1","runs":[{"placement":{"allocated_at_100":0.5}}],"information":{}}`))

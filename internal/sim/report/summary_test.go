@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "write the expected texts anew")
 
-// golden compares text with the one in testdata.
+// golden compares text with a file in testdata.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
@@ -33,7 +33,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-func TestSummary(t *testing.T) {
+func TestSummaryHasItsText(t *testing.T) {
 	d := reporttest.Document(7)
 	var b bytes.Buffer
 	report.Summary(&b, d)
@@ -48,7 +48,7 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-func TestCompare(t *testing.T) {
+func TestComparisonHasItsText(t *testing.T) {
 	var b bytes.Buffer
 	report.Compare(&b, []report.Named{{Name: "a.json", Doc: reporttest.Document(7)}, {Name: "runs/without-backfill.json", Doc: reporttest.Document(8)}, {Name: "c.json", Doc: reporttest.Document(9)}, {Name: "d.json", Doc: reporttest.Document(10)}})
 	golden(t, "compare.txt", b.String())

@@ -33,8 +33,8 @@ func tally(tb testing.TB, l *load.Load, records []record.Record, end time.Durati
 
 func gpus(n int) job.Spec { return job.Spec{Resources: job.Resources{CPUs: 1000, GPUs: n}} }
 
-// One machine of 4 GPUs, three jobs, a preemption and a fault: every figure is worked out by hand.
-func TestFiguresByHand(t *testing.T) {
+// One machine of 4 GPUs, three jobs, a preemption and a fault: each figure is computed by hand.
+func TestFiguresAreThoseComputedByHand(t *testing.T) {
 	l := &load.Load{
 		Machines: []load.Machine{{Name: "a", CPUs: 8000, GPUs: 4, Labels: map[string]string{"rack": "r1"}}, {Name: "b", CPUs: 8000, Labels: map[string]string{"rack": "r2"}}},
 		Jobs: []load.Job{
@@ -74,30 +74,30 @@ func TestFiguresByHand(t *testing.T) {
 	}
 	equal("end", f.End, 400)
 	equal("makespan", f.Makespan, 300)
-	// waits: one 200, two 60, three 0
+	// Waits: one of 200, two of 60, three of 0.
 	if want := (report.Spread{N: 3, Mean: 86.666667, P50: 60, P95: 200, P99: 200, Max: 200}); f.Wait != want {
 		t.Errorf("wait %+v, want %+v", f.Wait, want)
 	}
 	equal("mean completion", f.Completion.Mean, (300.+160+5)/3)
-	equal("mean slowdown", f.Slowdown.Mean, (3+1.6+1)/3) // three runs 5 s of 10 s: 1
+	equal("mean slowdown", f.Slowdown.Mean, (3+1.6+1)/3) // three runs of 5 s of 10 s: 1
 	equal("delay", f.Delay.Mean, (0.+30+0)/3)
 	used := 4*80 + 2*20 + 2*100 + 4*80.
 	equal("use of GPUs", f.Use.GPUs, used/1600)
 	equal("use of CPUs", f.Use.CPUs, (80+20+100+80+5)/6400.)
 	equal("lost work", f.Again.LostGPU, 40)
 	if a := f.Again; a.Preemptions != 1 || a.Lost != 1 || a.Restarts != 2 || a.Recovery.Max != 10 {
-		t.Errorf("again: %+v", a)
+		t.Errorf("again: %+v, want 1 preemption, 1 lost, 2 restarts and a recovery of 10", a)
 	}
 	if want := (report.FaultCost{At: 99, Until: 105, Kind: "host", What: "a", Machines: 1, Hit: 1, Again: 1, Lost: 40, Recovery: 10}); len(f.Faults) != 1 || f.Faults[0] != want {
 		t.Errorf("faults: %+v, want 1 of them and [0] %v", f.Faults, want)
 	}
-	// users: amy 3, bob (1.6+1)/2; cy has finished nothing
+	// Users: amy 3, bob (1.6+1)/2; cy has finished nothing.
 	equal("fairness", f.Fairness, math.Round((3+1.3)*(3+1.3)/(2*(9+1.69))*1e6)/1e6)
 	if f.UserCount != 3 || f.Users[0].Name != "amy" || f.Users[0].GPUSeconds != 640 {
-		t.Errorf("users: %+v", f.Users)
+		t.Errorf("users: %+v, want 3, with amy first and 640 GPU-seconds", f.Users)
 	}
 	if len(f.Classes) != 2 || f.Classes[0].Name != "BE" || f.Classes[0].Jobs != 4 || f.Classes[1].Wait.Max != 200 {
-		t.Errorf("classes: %+v", f.Classes)
+		t.Errorf("classes: %+v, want 2, BE first with 4 jobs", f.Classes)
 	}
 	var sizes []string
 	for _, g := range f.Sizes {
@@ -107,15 +107,15 @@ func TestFiguresByHand(t *testing.T) {
 		t.Errorf("sizes %q, want %q", sizes, want)
 	}
 	if r := f.Remote; r.Starts != 5 || r.Away != 1 || r.Hops != 0.4 || !slices.Equal(r.ByHops, []int{4, 0, 1}) || r.RemoteDelay != 0 || r.LocalDelay != 15 {
-		t.Errorf("remote: %+v", r)
+		t.Errorf("remote: %+v, want 5 starts, 1 away, 0.4 hops and a local delay of 15", r)
 	}
 	if f.Series.Step != 2 || len(f.Series.GPUs) != 200 || f.Series.GPUs[0] != 1 || f.Series.GPUs[45] != 0.5 || f.Series.Waiting[27] != 1 {
-		t.Errorf("series: step %v, %d steps", f.Series.Step, len(f.Series.GPUs))
+		t.Errorf("series: step %v, %d steps, want 2 and 200 with the values by hand", f.Series.Step, len(f.Series.GPUs))
 	}
 }
 
 // Fragments by the definition of the paper, on one machine.
-func TestFragments(t *testing.T) {
+func TestFragmentsFollowTheDefinition(t *testing.T) {
 	l := &load.Load{
 		Machines: []load.Machine{{Name: "a", CPUs: 10_000, GPUs: 2, Model: "T4"}},
 		Jobs: []load.Job{
@@ -130,7 +130,7 @@ func TestFragments(t *testing.T) {
 	if f.Use.Fragments != 0.5 || f.Use.FragmentRatio != 0.5 {
 		t.Errorf("idle: %+v, want Fragments 0.5 and FragmentRatio 0.5", f.Use)
 	}
-	// With 0.6 of a device and 8 CPUs taken, 1.4 are free. The first request lacks CPUs, the second a device, and the
+	// With 0.6 of a device and 8 CPUs in use, 1.4 are free. The first request lacks CPUs, the second a device, and the
 	// other two can use none: all 1.4 are fragments.
 	f = tally(t, l, []record.Record{{Kind: record.Start, Alloc: []record.Alloc{{Devices: []int{0}, Milli: 600}}}}, time.Minute)
 	if f.Use.Fragments != 0.7 || f.Use.FragmentRatio != 1 {
@@ -138,7 +138,7 @@ func TestFragments(t *testing.T) {
 	}
 }
 
-// The figures of random runs are those of a slow count that looks at each moment on its own.
+// The figures of random runs are those of a slow count that looks at each moment by itself.
 func TestFiguresAgreeWithASlowCount(t *testing.T) {
 	for seed := range uint64(25) {
 		r := rand.New(rand.NewPCG(seed, 3))
@@ -184,7 +184,7 @@ func TestFiguresAgreeWithASlowCount(t *testing.T) {
 		close("lost", f.Again.LostGPU, lost)
 		close("p95", f.Wait.P95, waits[int(math.Ceil(0.95*float64(len(waits))))-1])
 		if f.Jobs.Finished != len(done) || f.Jobs.Submitted != len(done) || f.Jobs.Waiting+f.Jobs.Running != 0 {
-			t.Errorf("seed %d: %+v, and %d have finished", seed, f.Jobs, len(done))
+			t.Errorf("seed %d: %+v, want %d finished and submitted, and none left", seed, f.Jobs, len(done))
 		}
 		// The queue at some moments, and the area of the series.
 		area := 0.0
@@ -212,8 +212,8 @@ func TestFiguresAgreeWithASlowCount(t *testing.T) {
 	}
 }
 
-// What a fault ended goes to the latest fault of one of its machines.
-func TestCauseOfALoss(t *testing.T) {
+// A task that a fault ended counts for the latest fault of one of its machines.
+func TestLossCountsForTheLatestFault(t *testing.T) {
 	l := &load.Load{Machines: []load.Machine{{Name: "a", GPUs: 1}, {Name: "b", GPUs: 1}}, Jobs: []load.Job{{Runs: time.Hour, Spec: gpus(1)}}}
 	f := tally(t, l, []record.Record{
 		{At: 1, Kind: record.Start, Alloc: []record.Alloc{{Machine: 1, Devices: []int{0}, Milli: 1000}}},
@@ -230,8 +230,8 @@ func TestCauseOfALoss(t *testing.T) {
 	}
 }
 
-// Saved work is not lost, and a finish that a fault undoes is no finish.
-func TestLossAfterCheckpointsAndEnds(t *testing.T) {
+// Saved work is not lost, and a finish that a fault undoes does not count.
+func TestSavedWorkIsNotLost(t *testing.T) {
 	l := &load.Load{Machines: []load.Machine{{Name: "a", GPUs: 2}}, Jobs: []load.Job{{Runs: 10 * time.Minute, Spec: gpus(2)}}}
 	c, err := report.NewTally(l)
 	if err != nil {
@@ -251,25 +251,25 @@ func TestLossAfterCheckpointsAndEnds(t *testing.T) {
 	at(9, record.Start)
 	at(11, record.Finish)
 	at(11, record.Lost)   // of its 10 minutes, 2 were after the last save
-	at(12, record.Reject) // it is given up, and a person lets it run
+	at(12, record.Reject) // it is held, and a person releases it
 	at(12, record.Start)
 	at(14, record.Finish)
 	f := c.Figures(0, nil)
 	if f.Jobs != (report.Jobs{Submitted: 1, Finished: 1}) || f.Again.Lost != 2 || f.Again.Restarts != 2 || f.Again.LostGPU != 2*3*60 || f.Again.Recovery.Max != 60 {
-		t.Errorf("%+v, %+v", f.Jobs, f.Again)
+		t.Errorf("got %+v, %+v, want 1 finished, 2 lost and restarted, 360 GPU-seconds and a recovery of 60", f.Jobs, f.Again)
 	}
 	if f.Wait.N != 1 || f.Wait.Max != 240 || f.Makespan != 840 {
 		t.Errorf("wait %+v, makespan %v, want N 1, Max 240 and 840", f.Wait, f.Makespan)
 	}
 }
 
-func TestArrayThatCannotBeRead(t *testing.T) {
+func TestInvalidArrayIsRefused(t *testing.T) {
 	l := &load.Load{Jobs: []load.Job{{Name: "x", Spec: job.Spec{Array: "3-1"}}}}
 	if _, err := report.NewTally(l); err == nil {
-		t.Error("NewTally takes it")
+		t.Error("NewTally accepts it")
 	}
 	if _, err := report.NewReferee(l, report.Rules{}); err == nil {
-		t.Error("NewReferee takes it")
+		t.Error("NewReferee accepts it")
 	}
 }
 
@@ -297,7 +297,7 @@ func large(machines, jobs int) (*load.Load, func(report.Tee)) {
 	}
 }
 
-// A million jobs on ten thousand hosts: time of a record, and bytes of a job.
+// BenchmarkMillionJobs measures a million jobs on ten thousand hosts: the time of a record, and the bytes of a job.
 func BenchmarkMillionJobs(b *testing.B) {
 	const machines, jobs = 10_000, 1_000_000
 	l, play := large(machines, jobs)

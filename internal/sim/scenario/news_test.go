@@ -13,7 +13,7 @@ import (
 	"github.com/musterhq/muster/internal/sim/report"
 )
 
-// faultScript has a host, a daemon that accepts jobs, a rack and a spine fail, and half of the leaves cut off.
+// faultScript has a host, a daemon that accepts jobs, a rack and a spine fail, and disconnects half of the leaves.
 const faultScript = `at_s,kind,what,for_s
 1000,host,host-00003,600
 1500,daemon,host-00005,20
@@ -23,8 +23,9 @@ const faultScript = `at_s,kind,what,for_s
 5000,switch,leaf3,60
 `
 
-// By each way, with faults and loss: nothing runs twice, nothing is lost, and the same seed gives the same document.
-func TestEachWay(t *testing.T) {
+// With each way of distributing news, with faults and loss: nothing runs twice, nothing is lost, and the same seed
+// gives the same document.
+func TestEachWayOfNewsSurvivesFaults(t *testing.T) {
 	for _, way := range Ways {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
@@ -48,27 +49,27 @@ func TestEachWay(t *testing.T) {
 				}
 				f, n := out.Document.Runs[0].Figures, out.Document.Information
 				if referee.Open() != 0 || f.Jobs.Finished != f.Jobs.Submitted || out.Result.Defects != 0 {
-					t.Errorf("%d of %d jobs have finished, %d defects", f.Jobs.Finished, f.Jobs.Submitted, out.Result.Defects)
+					t.Errorf("%d jobs have finished, want %d; %d defects, want none", f.Jobs.Finished, f.Jobs.Submitted, out.Result.Defects)
 				}
 				if !strings.HasSuffix(n.Way, way) || n.Messages == 0 || n.Bytes == 0 || n.LinkBytes == 0 || n.Published == 0 || n.Offers == 0 || n.AgeMean < 0.3 || n.Stale != 0.5 {
-					t.Errorf("%+v", n)
+					t.Errorf("got %+v, want messages, offers and the age of this way", n)
 				}
 				if carried := way != BySessions; carried != (n.Reach99 > 0) {
-					t.Errorf("99 %% of the hosts know after %v", n.Reach99)
+					t.Errorf("99 %% of the hosts know after %v, want above 0 exactly if news is distributed", n.Reach99)
 				}
 				if err := report.Write(&docs[i], &out.Document); err != nil {
 					t.Fatal(err)
 				}
 			}
 			if !bytes.Equal(docs[0].Bytes(), docs[1].Bytes()) {
-				t.Error("the second run is another one")
+				t.Error("the second run differs")
 			}
 		})
 	}
 }
 
-// Without a topology news has a network too. A way that is named, but is the usual one, changes nothing of the run.
-func TestWaysWithoutTopology(t *testing.T) {
+// News needs no topology. The usual way, if it is named, changes nothing in the run.
+func TestNewsWorksWithoutATopology(t *testing.T) {
 	figures := func(n News) string {
 		s := small(t, 2)
 		s.Topology, s.News = nil, n
@@ -77,10 +78,10 @@ func TestWaysWithoutTopology(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i := out.Document.Information; n.Way == ByMST && (i.Reach99 == 0 || i.LinkBytes != 0 || i.Messages == 0) {
-			t.Errorf("%+v", i)
+			t.Errorf("got %+v, want messages that reach the hosts without links", i)
 		}
 		if i := out.Document.Information; n.Way == "" && (i.Messages != int64(out.Result.Messages) || i.Offers != 0) {
-			t.Errorf("%+v", i)
+			t.Errorf("got %+v, want the messages of the sessions and no offers", i)
 		}
 		text, err := json.Marshal(out.Document.Runs)
 		if err != nil {
@@ -89,12 +90,12 @@ func TestWaysWithoutTopology(t *testing.T) {
 		return string(text)
 	}
 	if figures(News{}) != figures(News{Way: BySessions}) {
-		t.Error("the usual way, named, gave another run")
+		t.Error("the usual way, named, gives another run")
 	}
 	figures(News{Way: ByMST})
 }
 
-func TestNewsThatIsRefused(t *testing.T) {
+func TestInvalidNewsIsRefused(t *testing.T) {
 	for want, n := range map[string]News{
 		`information "pigeons": want sessions, random, mst, optimised or dht`: {Way: "pigeons"},
 		"stale -1s: a time cannot be negative":                                {Stale: -time.Second},
@@ -114,8 +115,8 @@ func TestNewsThatIsRefused(t *testing.T) {
 	}
 }
 
-// Hosts that pass nothing on make what is believed older, most of all on a tree; the jobs end all the same.
-func TestSilentHosts(t *testing.T) {
+// Hosts that forward nothing make the belief about capacity older, most of all on a tree. The jobs still end.
+func TestSilentHostsMakeNewsOlder(t *testing.T) {
 	age := func(way string, silent float64) float64 {
 		s := small(t, 5)
 		s.News = News{Way: way, Silent: silent}
@@ -131,15 +132,15 @@ func TestSilentHosts(t *testing.T) {
 		return out.Document.Information.AgeMean
 	}
 	if honest, silent := age(ByMST, 0), age(ByMST, 0.4); silent <= honest {
-		t.Errorf("what is believed is %v s old if some hosts pass nothing on, %v if all do", silent, honest)
+		t.Errorf("the belief is %v s old if some hosts forward nothing, want older than %v s", silent, honest)
 	}
 	age(ByRandom, 0.4)
 }
 
 // Ten thousand hosts take part in an overlay, in less than 2 GiB.
-func TestTenThousandHosts(t *testing.T) {
+func TestOverlayOfTenThousandHostsFitsInMemory(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes half a minute")
+		t.Skip("takes half a minute")
 	}
 	machines, err := load.ParseMachines("10000x8xH100-80GB,128cpu,1TiB")
 	if err != nil {
@@ -159,7 +160,7 @@ func TestTenThousandHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := out.Document.Information; out.Result.Ended != 40 || n.Reach99 == 0 || n.Reach99 > 30 {
-		t.Errorf("%d jobs have ended; %+v", out.Result.Ended, n)
+		t.Errorf("%d jobs have ended, want 40; %+v, want 99 %% of the hosts reached within 30 s", out.Result.Ended, n)
 	}
 	var used unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &used); err != nil || used.Maxrss > 2<<20 {

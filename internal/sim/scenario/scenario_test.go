@@ -62,7 +62,7 @@ func small(t *testing.T, seed uint64) *Scenario {
 }
 
 // Faults of each kind cost time and end no job: nothing runs twice, nothing is lost.
-func TestFaultsLoseNothing(t *testing.T) {
+func TestFaultsLoseNoJob(t *testing.T) {
 	script := `at_s,kind,what,for_s
 1000,host,host-00003,600
 1500,daemon,host-00006,20
@@ -91,22 +91,22 @@ func TestFaultsLoseNothing(t *testing.T) {
 		}
 		f := out.Document.Runs[0].Figures
 		if referee.Open() != 0 || f.Jobs.Finished != f.Jobs.Submitted || out.Result.Defects != 0 {
-			t.Errorf("seed %d: %d of %d jobs have finished, %d defects", seed, f.Jobs.Finished, f.Jobs.Submitted, out.Result.Defects)
+			t.Errorf("seed %d: %d jobs have finished, want %d; %d defects, want none", seed, f.Jobs.Finished, f.Jobs.Submitted, out.Result.Defects)
 		}
 		if lost := out.Result.LostWork.Seconds(); lost == 0 || math.Abs(f.Again.LostGPU-lost) > 1 {
-			t.Errorf("seed %d: %v GPU-seconds of work are reported as lost, and the world counted %v", seed, f.Again.LostGPU, lost)
+			t.Errorf("seed %d: %v GPU-seconds of work are reported as lost, want the %v that the world counted", seed, f.Again.LostGPU, lost)
 		}
 		if len(f.Faults) != 8 || out.Result.Faults != 8 {
 			t.Errorf("seed %d: %d faults are reported, %d happened, want 8 and 8", seed, len(f.Faults), out.Result.Faults)
 		}
 		if n := out.Document.Network; len(n.Links) != 16+8 || n.Copied == 0 {
-			t.Errorf("network: %d links, %d bytes of files", len(n.Links), n.Copied)
+			t.Errorf("network: %d links, %d bytes of files, want 24 and some", len(n.Links), n.Copied)
 		}
 	}
 }
 
 // The same scenario gives the same document, bit by bit.
-func TestSameAgain(t *testing.T) {
+func TestSameScenarioGivesTheSameDocument(t *testing.T) {
 	var all [2]bytes.Buffer
 	for i := range all {
 		s := small(t, 3)
@@ -115,7 +115,7 @@ func TestSameAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		if s.Faults, err = Draw([]Rate{rate}, &s.Load, s.Topology, s.FaultsUntil(), s.Seed); err != nil || len(s.Faults) == 0 {
-			t.Fatalf("%d faults, %v", len(s.Faults), err)
+			t.Fatalf("%d faults, %v, want some", len(s.Faults), err)
 		}
 		s.Yardsticks = []central.Order{central.Centre, central.EASY}
 		out, err := s.Run(t.Context())
@@ -134,14 +134,14 @@ func TestSameAgain(t *testing.T) {
 	}
 }
 
-func TestParseRate(t *testing.T) {
+func TestRateIsParsed(t *testing.T) {
 	for text, want := range map[string]Rate{
 		"1%/h":              {"host", 0.01, 10 * time.Minute},
 		"gpu=2.4%/d":        {"gpu", 0.001, time.Hour},
 		"link=168/w for 5m": {"link", 1, 5 * time.Minute},
 	} {
 		if got, err := ParseRate(text); err != nil || got.Kind != want.Kind || got.For != want.For || got.Hour < want.Hour*0.999 || got.Hour > want.Hour*1.001 {
-			t.Errorf("%s: %+v, %v", text, got, err)
+			t.Errorf("%s: %+v, %v, want the rate of the case", text, got, err)
 		}
 	}
 	for _, text := range []string{"", "1%", "x/h", "disk=1%/h", "-1%/h", "NaN/h", "1%/y", "1%/h for ever", "1%/h for -1m"} {
@@ -151,7 +151,7 @@ func TestParseRate(t *testing.T) {
 	}
 }
 
-func TestScriptRefused(t *testing.T) {
+func TestInvalidScriptIsRefused(t *testing.T) {
 	s := small(t, 1)
 	head := "at_s,kind,what,for_s\n"
 	for text, want := range map[string]string{
@@ -176,8 +176,8 @@ func TestScriptRefused(t *testing.T) {
 	}
 }
 
-// Machines of a list sit on the hosts of a network file that have their names.
-func TestLayOutByName(t *testing.T) {
+// Machines of a list are on the hosts of a network file that have their names.
+func TestMachinesAreOnTheHostsWithTheirNames(t *testing.T) {
 	topology, err := fabric.Parse("net.yaml", []byte(`
 nodes:
   - {name: b, kind: host}
@@ -192,13 +192,13 @@ edges:
 	}
 	machines, err := LayOut(topology, []load.Machine{{Name: "a", CPUs: 1000}, {Name: "b", CPUs: 2000}}, 0)
 	if err != nil || topology.Nodes[0].Name != "a" || machines[0].Labels[load.LeafLabel] != "s" {
-		t.Errorf("%+v, %v", machines, err)
+		t.Errorf("%+v, %v, want the machine a on the leaf s", machines, err)
 	}
 }
 
-// What a remote placement costs stands in the figures and in the log, and agrees with what the network and the world
+// The cost of a remote placement is in the figures and in the log, and agrees with what the network and the world
 // counted: bytes and paths of files, hops, and how long tasks waited for files.
-func TestCostOfRemoteTasks(t *testing.T) {
+func TestCostOfRemoteTasksIsReported(t *testing.T) {
 	s := small(t, 4)
 	var text bytes.Buffer
 	log := report.NewLog(&text, &s.Load)
@@ -230,7 +230,7 @@ func TestCostOfRemoteTasks(t *testing.T) {
 		}
 		for _, a := range x.Alloc {
 			if (a.Hops == 0) != (a.Path == "") || (a.Hops == 0) != (a.Way == 0) || a.Hops > 0 && len(strings.Fields(a.Path)) != a.Hops-1 {
-				t.Fatalf("%s", line)
+				t.Fatalf("hops, path and way of this line do not agree: %s", line)
 			}
 			starts, hops, bytesIn, waited = starts+1, hops+int64(a.Hops), bytesIn+a.Bytes, waited+a.Files
 			if a.Hops > 0 {
@@ -240,7 +240,7 @@ func TestCostOfRemoteTasks(t *testing.T) {
 	}
 	n, r := out.Document.Network, out.Document.Runs[0].Figures.Remote
 	if n.Copied == 0 || bytesIn != n.Copied {
-		t.Errorf("the log has %d bytes of files, the network copied %d", bytesIn, n.Copied)
+		t.Errorf("the log has %d bytes of files, want %d as the network copied", bytesIn, n.Copied)
 	}
 	far := int64(0)
 	for at, tasks := range r.ByHops {
@@ -249,35 +249,35 @@ func TestCostOfRemoteTasks(t *testing.T) {
 		}
 	}
 	if got := waited / float64(far); math.Abs(got-r.FileWait) > 1e-5 || r.FileWait == 0 || r.Latency == 0 || math.Abs(r.Hops-float64(hops)/float64(starts)) > 1e-5 {
-		t.Errorf("tasks waited %v for files by the log; the figures are %+v", got, r)
+		t.Errorf("by the log tasks waited %v for files; the figures %+v do not agree", got, r)
 	}
 	var copies, moved int64
 	for _, p := range n.Paths {
 		copies, moved = copies+p.Flows, moved+p.Bytes
 		if len(strings.Fields(p.Path))%2 != 1 {
-			t.Errorf("a path %q", p.Path)
+			t.Errorf("the path %q has an even number of parts", p.Path)
 		}
 	}
 	if copies != n.Copies || moved != n.Copied || n.CopyTime <= 0 || len(paths) == 0 {
-		t.Errorf("paths have %d copies of %d bytes, the network %d of %d, in %v s", copies, moved, n.Copies, n.Copied, n.CopyTime)
+		t.Errorf("paths have %d copies of %d bytes, want %d of %d as the network, in %v s", copies, moved, n.Copies, n.Copied, n.CopyTime)
 	}
 	if err := report.ReadLog(&text, &s.Load, func(record.Record) error { return nil }); err != nil {
 		t.Error(err)
 	}
 }
 
-// Random worlds on a network with switches, under the policy that goes by paths, while links and switches fail and paths
-// become longer: each start is legal, nothing runs twice, all jobs end, and gangs are in few racks.
-func TestTopologyOnAFabric(t *testing.T) {
+// Random worlds on a network with switches, with the policy that goes by paths, while links and switches fail and paths
+// become longer. Each start is legal, nothing runs twice, all jobs end, and gangs are in few racks.
+func TestTopologyPlacesLegallyUnderFaults(t *testing.T) {
 	if testing.Short() {
-		t.Skip("several worlds")
+		t.Skip("runs several worlds")
 	}
 	starts, extra := 0, 0.0
 	for seed := range uint64(4) {
 		s := small(t, 20+seed)
 		s.Policy, s.Checkpoint = "topology", 10*time.Minute
 		if seed%2 == 1 {
-			s.Policy = "" // gangs have the policy all the same
+			s.Policy = "" // gangs still have the policy
 		}
 		var rates []Rate
 		for _, text := range []string{"link=20%/h for 5m", "switch=5%/h for 2m", "host=5%/h for 5m"} {
@@ -289,7 +289,7 @@ func TestTopologyOnAFabric(t *testing.T) {
 		}
 		var err error
 		if s.Faults, err = Draw(rates, &s.Load, s.Topology, s.FaultsUntil(), s.Seed); err != nil || len(s.Faults) == 0 {
-			t.Fatalf("%d faults, %v", len(s.Faults), err)
+			t.Fatalf("%d faults, %v, want some", len(s.Faults), err)
 		}
 		referee, err := report.NewReferee(&s.Load, report.Rules{Restart: s.Restart, Checkpoint: s.Checkpoint, Slack: time.Hour, Undone: true})
 		if err != nil {
@@ -302,10 +302,10 @@ func TestTopologyOnAFabric(t *testing.T) {
 		}
 		f := out.Document.Runs[0].Figures
 		if referee.Open() != 0 || f.Jobs.Finished != f.Jobs.Submitted || out.Result.Defects != 0 {
-			t.Errorf("seed %d: %d of %d jobs have finished, %d defects", seed, f.Jobs.Finished, f.Jobs.Submitted, out.Result.Defects)
+			t.Errorf("seed %d: %d jobs have finished, want %d; %d defects, want none", seed, f.Jobs.Finished, f.Jobs.Submitted, out.Result.Defects)
 		}
 		if f.Gangs.Starts == 0 || f.Gangs.Hops < 2 || f.Gangs.Hops > 4 {
-			t.Errorf("seed %d: gangs %+v", seed, f.Gangs)
+			t.Errorf("seed %d: gangs %+v, want 2 to 4 hops", seed, f.Gangs)
 		}
 		starts, extra = starts+f.Gangs.Starts, extra+f.Gangs.Racks*float64(f.Gangs.Starts)
 	}
@@ -314,8 +314,8 @@ func TestTopologyOnAFabric(t *testing.T) {
 	}
 }
 
-// With the policy that goes by paths, tasks are nearer to the daemon that accepted them than with another one.
-func TestTopologyIsNear(t *testing.T) {
+// With the policy that goes by paths, tasks are nearer to the daemon that accepted them than with another policy.
+func TestTopologyPlacesTasksNearTheirOwner(t *testing.T) {
 	hops := map[string]float64{}
 	for _, policy := range []string{"topology", "frag"} {
 		s := small(t, 9)
@@ -331,8 +331,9 @@ func TestTopologyIsNear(t *testing.T) {
 	}
 }
 
-// The yardsticks have the same faults as muster: a power cut of all machines ends what runs there, and the document says so.
-func TestYardsticksHaveTheFaults(t *testing.T) {
+// The yardsticks have the same faults as muster: a power cut of all machines ends what runs there, and the document
+// says so.
+func TestYardsticksHaveTheSameFaults(t *testing.T) {
 	s := small(t, 1)
 	s.Yardsticks = central.Orders
 	for i := range s.Load.Machines {
@@ -345,7 +346,7 @@ func TestYardsticksHaveTheFaults(t *testing.T) {
 	for _, r := range out.Document.Runs {
 		f := r.Figures
 		if f.Again.Lost == 0 || f.Again.Recovery.N != f.Again.Lost || f.Again.Recovery.Mean < 300 || len(f.Faults) != len(s.Faults) || f.Jobs.Finished != f.Jobs.Submitted {
-			t.Errorf("%s: %d runs lost, which ran again after %v; %d faults; %d of %d jobs finished", r.Name, f.Again.Lost, f.Again.Recovery, len(f.Faults), f.Jobs.Finished, f.Jobs.Submitted)
+			t.Errorf("%s: %d runs lost, which ran again after %v; %d faults; %d of %d jobs finished, want all, after at least 300 s", r.Name, f.Again.Lost, f.Again.Recovery, len(f.Faults), f.Jobs.Finished, f.Jobs.Submitted)
 		}
 		t.Logf("%s: %d lost, mean wait %.0f s", r.Name, f.Again.Lost, f.Wait.Mean)
 	}
@@ -356,9 +357,9 @@ func TestYardsticksHaveTheFaults(t *testing.T) {
 	}
 }
 
-// A fault of the network cuts off the machines that are in it or behind it, for the yardsticks too, and machines that come or go
-// do so for all.
-func TestFaultsOfTheYardsticks(t *testing.T) {
+// A fault of the network disconnects the machines that are in it or behind it, for the yardsticks too. Machines that
+// join or leave do so for all.
+func TestNetworkFaultsApplyToTheYardsticks(t *testing.T) {
 	script := `at_s,kind,what,for_s
 0,join,host-00001,
 100,leave,host-00002,

@@ -12,8 +12,8 @@ import (
 // tiny are clusters of 16 machines.
 var tiny = size{leaves: 4, hosts: 4, wide: 4, jobs: 20, seeds: 2, requests: 200, groups: 1}
 
-// Each table is made, twice the same, and its records break no rule.
-func TestTables(t *testing.T) {
+// Each table is made, equal in two runs, and its records break no rule.
+func TestEachTableIsMadeAndKeepsTheRules(t *testing.T) {
 	rowsOf := map[string]int{"candidates-placement": 4, "candidates-queueing": 5, "stale": 6, "ways": 5, "silent": 9, "failures": 5}
 	var outs [2]bytes.Buffer
 	for i := range outs {
@@ -27,7 +27,7 @@ func TestTables(t *testing.T) {
 	for _, x := range tables {
 		_, text, found := strings.Cut(outs[0].String(), x.title+" ("+x.name+")\n\n")
 		if found == x.traces {
-			t.Errorf("table %s is made: %v", x.name, found)
+			t.Errorf("table %s is made: %v, want the opposite", x.name, found)
 			continue
 		}
 		if x.traces {
@@ -51,14 +51,14 @@ func TestTables(t *testing.T) {
 				}
 			}
 			if !strings.Contains(lines[2], "| 0 | 0 | 0 | 0s |") || strings.Contains(lines[3], "| 0 | 0 | 0 |") {
-				t.Errorf("the power cut costs nothing, or nothing costs something:\n%s", text)
+				t.Errorf("the power cut costs nothing, or no fault costs something:\n%s", text)
 			}
 		}
 	}
 }
 
-// The document has a place for each table, with its columns as they are now.
-func TestDocumentIsUpToDate(t *testing.T) {
+// The document has a place for each table, with its present columns.
+func TestDocumentHasEachTable(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/study.md")
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +80,7 @@ func TestDocumentIsUpToDate(t *testing.T) {
 	}
 }
 
-func TestDocumentIsReplaced(t *testing.T) {
+func TestTablesOfTheDocumentAreReplaced(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "study.md")
 	text := "before\n<!-- study ways -->\nold\n<!-- end -->\nbetween\n<!-- study failures -->\nold\n<!-- end -->\nafter\n"
 	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
@@ -98,7 +98,7 @@ func TestDocumentIsReplaced(t *testing.T) {
 	}
 }
 
-func TestRefused(t *testing.T) {
+func TestInvalidArgumentsAreRefused(t *testing.T) {
 	for want, o := range map[string]options{
 		`no table is called "x"; there are candidates-placement, `: {size: tiny, only: "x"},
 		"candidates-traces: MUSTER_TRACES is not set":              {size: tiny, only: "candidates-traces"},

@@ -133,7 +133,8 @@ func TestOnlyAllowedDirectoriesAreMounted(t *testing.T) {
 	}
 }
 
-// TestContainerSeesTheDirectoryThatWasChecked checks that a container sees the directory that was checked, even if its user then replaces it.
+// TestContainerSeesTheDirectoryThatWasChecked checks that a container sees the directory that was checked, even if its
+// user then replaces it.
 func TestContainerSeesTheDirectoryThatWasChecked(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to mount")
@@ -333,8 +334,8 @@ func TestNotesNameTheContainersOfADeadRunner(t *testing.T) {
 	}
 }
 
-// TestOrphansOfADeadRunnerEnd has a dead runner's notes name a process that still runs, one whose PID belongs to another process by
-// now, and one of an earlier boot. There is no engine. Only the first process is ended.
+// TestOrphansOfADeadRunnerEnd has a dead runner's notes name a process that still runs, one whose PID belongs to
+// another process by now, and one of an earlier boot. There is no engine. Only the first process is ended.
 func TestOrphansOfADeadRunnerEnd(t *testing.T) {
 	orphan, other := exec.CommandContext(t.Context(), "sleep", "1000"), exec.CommandContext(t.Context(), "sleep", "1000")
 	dir := t.TempDir()

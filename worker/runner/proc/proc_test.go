@@ -67,7 +67,8 @@ func TestNewProcessBelongsToItsAttempt(t *testing.T) {
 	}
 }
 
-// TestEmptyEnvironmentIsReadWithoutWaiting checks that a process may have an empty environment. Environ does not wait for one.
+// TestEmptyEnvironmentIsReadWithoutWaiting checks that a process may have an empty environment. Environ does not wait
+// for one.
 func TestEmptyEnvironmentIsReadWithoutWaiting(t *testing.T) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// TestKeptFilesCountByTheirDiskSpace checks that kept files count by the disk space that they use, for the user for whom they are kept.
+// TestKeptFilesCountByTheirDiskSpace checks that kept files count by the disk space that they use, for the user for
+// whom they are kept.
 func TestKeptFilesCountByTheirDiskSpace(t *testing.T) {
 	dir := t.TempDir()
 	for name, user := range map[string]string{"a": "amy", "b": "amy", "c": "ben", "d": ""} {

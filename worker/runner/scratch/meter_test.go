@@ -27,8 +27,8 @@ func holds(t *testing.T, parent, user string, n uint64, mib int) Bounded {
 	return Bounded{Attempt: a, User: user, Path: filepath.Join(dir, "scratch"), Log: dir}
 }
 
-// TestLargestTaskOfAUserOverTheLimitEnds checks that the largest task of a user who holds too much has to end, and no other one while it
-// ends.
+// TestLargestTaskOfAUserOverTheLimitEnds checks that the largest task of a user who holds too much has to end, and no
+// other one while it ends.
 func TestLargestTaskOfAUserOverTheLimitEnds(t *testing.T) {
 	dir := t.TempDir()
 	all := []Bounded{holds(t, dir, "amy", 1, 3), holds(t, dir, "amy", 2, 5), holds(t, dir, "ben", 3, 6)}
@@ -65,8 +65,8 @@ func TestOutputCountsForTheUserOnly(t *testing.T) {
 	}
 }
 
-// TestTmpCountsForTheTaskAndItsUser checks that the /tmp of a task counts for the quota of the task and for its user, and that no other
-// task ends for a full disk while it is removed.
+// TestTmpCountsForTheTaskAndItsUser checks that the /tmp of a task counts for the quota of the task and for its user,
+// and that no other task ends for a full disk while it is removed.
 func TestTmpCountsForTheTaskAndItsUser(t *testing.T) {
 	dir := t.TempDir()
 	b, tmp := holds(t, dir, "amy", 1, 1), holds(t, dir, "", 2, 4)
@@ -97,8 +97,8 @@ func TestTmpCountsForTheTaskAndItsUser(t *testing.T) {
 	}
 }
 
-// TestFullDiskEndsATaskOfTheUserWhoHoldsMost fills a small disk. The user who holds most has to end a task at once. That includes what is kept of
-// earlier tasks. No other user has to, and nobody who holds little.
+// TestFullDiskEndsATaskOfTheUserWhoHoldsMost fills a small disk. The user who holds most has to end a task at once.
+// That includes what is kept of earlier tasks. No other user has to, and nobody who holds little.
 func TestFullDiskEndsATaskOfTheUserWhoHoldsMost(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root: mounts")
@@ -163,8 +163,8 @@ func TestPauseBetweenLooksFollowsTheDisk(t *testing.T) {
 	}
 }
 
-// TestDeletedOpenFilesCountForTheirUser checks that deleted files that a process still holds count for its user, and for nobody else:
-// by a descriptor, by a map alone, and by a descriptor of one thread alone.
+// TestDeletedOpenFilesCountForTheirUser checks that deleted files that a process still holds count for its user, and
+// for nobody else: by a descriptor, by a map alone, and by a descriptor of one thread alone.
 func TestDeletedOpenFilesCountForTheirUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: looks at maps")

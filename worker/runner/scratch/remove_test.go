@@ -42,7 +42,8 @@ func dig(t *testing.T, dir string, levels int) {
 	unix.Close(at)
 }
 
-// TestDeepDirectoryIsRemoved allows the process few file descriptors, because a runner shares its own among all of its tasks.
+// TestDeepDirectoryIsRemoved allows the process few file descriptors, because a runner shares its own among all of its
+// tasks.
 func TestDeepDirectoryIsRemoved(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "scratch")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -171,8 +172,8 @@ func TestDeepDirectoryIsReportedAsDeep(t *testing.T) {
 	}
 }
 
-// TestDirectoryInUseIsRemoved removes a directory in which another process of its user, with only the rights of this user, goes on
-// to make files and to exchange names.
+// TestDirectoryInUseIsRemoved removes a directory in which another process of its user, with only the rights of this
+// user, goes on to make files and to exchange names.
 func TestDirectoryInUseIsRemoved(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: acts as another user")

@@ -33,8 +33,8 @@ func subvolume(t *testing.T, path string) {
 	}
 }
 
-// TestSubvolumesCountAndAreRemoved checks that subvolumes of Btrfs, which have devices of their own, count and are removed: nested ones,
-// ones with many directories, and read-only ones.
+// TestSubvolumesCountAndAreRemoved checks that subvolumes of Btrfs, which have devices of their own, count and are
+// removed: nested ones, ones with many directories, and read-only ones.
 func TestSubvolumesCountAndAreRemoved(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: mounts")

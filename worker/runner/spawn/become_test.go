@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestOnlyProgramsOfRootAreTrusted checks that only a program that root alone can change is executed by the runner's own fork.
+// TestOnlyProgramsOfRootAreTrusted checks that only a program that root alone can change is executed by the runner's
+// own fork.
 func TestOnlyProgramsOfRootAreTrusted(t *testing.T) {
 	var disk unix.Statfs_t
 	if err := unix.Statfs("/bin/true", &disk); err != nil || !localDisks[int64(disk.Type)] { //nolint:unconvert // an int32 on some machines

@@ -12,8 +12,8 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-// TestStartTakesAnUnusedDirectory checks when a start takes the directory of an ended attempt. In every other case it makes one, and
-// leaves the other as it is.
+// TestStartTakesAnUnusedDirectory checks when a start takes the directory of an ended attempt. In every other case it
+// makes one, and leaves the other as it is.
 func TestStartTakesAnUnusedDirectory(t *testing.T) {
 	t.Parallel()
 	in := func(dir string, name string) string { return filepath.Join(dir, name) }

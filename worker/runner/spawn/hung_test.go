@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// TestHungLookupsOfAUserAreBounded has a user start far more containers than may hang, with files that do not answer. They use a
-// bounded number of goroutines, and so of threads. The next start is refused at once. Another user's start is not
-// affected. Once the files answer, the user's starts go on.
+// TestHungLookupsOfAUserAreBounded has a user start far more containers than may hang, with files that do not answer.
+// They use a bounded number of goroutines, and so of threads. The next start is refused at once. Another user's start
+// is not affected. Once the files answer, the user's starts go on.
 func TestHungLookupsOfAUserAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &Spawner{answer: time.Minute, log: slog.New(slog.DiscardHandler)}

@@ -13,8 +13,9 @@ import (
 	"github.com/musterhq/muster/worker/userfile"
 )
 
-// TestProgramInAClosedDirectoryOfPathIsNotFound checks the exit codes, which are those of shells. A program in a directory of PATH that the
-// user may not enter is not found. An absolute path into such a directory is "permission denied".
+// TestProgramInAClosedDirectoryOfPathIsNotFound checks the exit codes, which are those of shells. A program in a
+// directory of PATH that the user may not enter is not found. An absolute path into such a directory is "permission
+// denied".
 func TestProgramInAClosedDirectoryOfPathIsNotFound(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() == 0 { // root may enter any directory, so the test runs again as nobody

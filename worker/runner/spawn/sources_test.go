@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestMountOfAnUnreachableDirectoryIsRefused checks that a directory that a user cannot reach on the host is not mounted into that user's container,
-// even if the directory itself is readable for everybody.
+// TestMountOfAnUnreachableDirectoryIsRefused checks that a directory that a user cannot reach on the host is not
+// mounted into that user's container, even if the directory itself is readable for everybody.
 func TestMountOfAnUnreachableDirectoryIsRefused(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: acts as another user")

@@ -1,6 +1,6 @@
 package page_test
 
-// The page in a real browser: Chromium without a window. It is skipped where Chromium is not installed.
+// The page in a real browser: Chromium without a window. The tests are skipped if Chromium is not installed.
 
 import (
 	"context"
@@ -30,7 +30,7 @@ func newBrowser(t *testing.T) browser {
 	return browser{needtest.Browser(t)}
 }
 
-// opened is what happened when a page was opened.
+// opened is the result of opening a page.
 type opened struct {
 	requests []string // paths
 	console  []string
@@ -83,7 +83,7 @@ func (b browser) open(t *testing.T, text string, flags ...string) opened {
 	return o
 }
 
-// pixels counts the pixels of a color.
+// pixels counts the pixels of a colour.
 func pixels(m image.Image, want color.RGBA) int {
 	n := 0
 	r := m.Bounds()
@@ -97,7 +97,7 @@ func pixels(m image.Image, want color.RGBA) int {
 	return n
 }
 
-// inStyle reads a color of the page's style sheet: that for light, or that for dark.
+// inStyle reads a colour of the page's style sheet: the light or the dark one.
 func inStyle(t *testing.T, text, name string, dark bool) color.RGBA {
 	t.Helper()
 	all := regexp.MustCompile(`--`+name+`: (#[0-9a-f]{6});`).FindAllStringSubmatch(text, -1)
@@ -116,7 +116,7 @@ func inStyle(t *testing.T, text, name string, dark bool) color.RGBA {
 }
 
 // The page makes no request, writes no error, and shows its pictures, light and dark.
-func TestInBrowser(t *testing.T) {
+func TestPageWorksInABrowser(t *testing.T) {
 	b := newBrowser(t)
 	text := full(t)
 	for name, flags := range map[string][]string{"light": {"--blink-settings=preferredColorScheme=1"}, "dark": {"--blink-settings=preferredColorScheme=0"}} {
@@ -138,8 +138,8 @@ func TestInBrowser(t *testing.T) {
 	}
 }
 
-// The test above would see a request, an error on the console, and a page without its style.
-func TestBrowserSeesFaults(t *testing.T) {
+// The test above would notice a request, an error on the console, and a page without its style.
+func TestFaultsOfAPageAreSeenInABrowser(t *testing.T) {
 	b := newBrowser(t)
 	text := full(t)
 	const picture = `<main><img src="/x.png">`
@@ -147,9 +147,9 @@ func TestBrowserSeesFaults(t *testing.T) {
 	if o := b.open(t, free); len(o.requests) != 2 {
 		t.Errorf("a picture from elsewhere, without a policy: requests are %q, want 2 of them", o.requests)
 	}
-	// The policy knows neither the picture, nor the script, nor a style sheet that was changed.
+	// The policy allows neither the picture, nor the script, nor a style sheet that was changed.
 	spoilt := strings.Replace(strings.Replace(text, "<style>", "<style> ", 1), "<main>", picture+"<script>alert(1)</script>", 1)
 	if o := b.open(t, spoilt); len(o.requests) != 1 || len(o.console) < 3 || pixels(o.picture, inStyle(t, text, "gpu-area", false)) > 0 {
-		t.Errorf("what the policy forbids: requests are %q, the console has %q", o.requests, o.console)
+		t.Errorf("violations of the policy: requests are %q, the console has %q, want one request and errors", o.requests, o.console)
 	}
 }

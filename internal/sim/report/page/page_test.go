@@ -28,19 +28,19 @@ func full(t *testing.T) string {
 	return write(t, reporttest.Document(7), report.Named{Name: "before.json", Doc: reporttest.Document(8)})
 }
 
-func TestSameDocumentSameBytes(t *testing.T) {
+func TestSameDocumentGivesTheSameBytes(t *testing.T) {
 	first := full(t)
 	if full(t) != first {
 		t.Error("the page of a document has other bytes the second time")
 	}
 }
 
-// Nothing in the page could load anything or run, and no element has a style of its own.
-func TestPageStandsAlone(t *testing.T) {
+// Nothing in the page could load anything or run, and no element has its own style.
+func TestPageLoadsNothing(t *testing.T) {
 	text := full(t)
 	for _, bad := range []string{"<script", "http:", "https:", "//", "url(", "@import", " style=", "onload", "<img", "<iframe", "<object", "NaN", "Inf"} {
 		if i := strings.Index(text, bad); i >= 0 {
-			t.Errorf("the page has %q: %s", bad, text[max(0, i-60):min(len(text), i+60)])
+			t.Errorf("the page contains %q: %s", bad, text[max(0, i-60):min(len(text), i+60)])
 		}
 	}
 	if !strings.Contains(text, `content="default-src &#39;none&#39;`) && !strings.Contains(text, `content="default-src 'none'`) {
@@ -48,8 +48,8 @@ func TestPageStandsAlone(t *testing.T) {
 	}
 }
 
-// Each picture is there, is well-formed, and draws only in colors that the style sheet has.
-func TestPictures(t *testing.T) {
+// Each picture exists, is well-formed, and draws only in colours of the style sheet.
+func TestPicturesAreWellFormed(t *testing.T) {
 	text := full(t)
 	style := text[strings.Index(text, "<style>"):strings.Index(text, "</style>")]
 	pictures := regexp.MustCompile(`(?s)<svg [^>]*aria-label="([^"]*)".*?</svg>`).FindAllStringSubmatch(text, -1)
@@ -84,7 +84,7 @@ func TestPictures(t *testing.T) {
 	}
 }
 
-// What others wrote cannot become part of the page's code.
+// Names that others chose cannot become part of the page's code.
 func TestNamesAreEscaped(t *testing.T) {
 	const evil = `<script>alert(1)</script>"'>`
 	d := reporttest.Document(7)
@@ -110,7 +110,7 @@ func TestNamesAreEscaped(t *testing.T) {
 }
 
 // Documents that lack parts, or are large, have a page.
-func TestUnusualDocuments(t *testing.T) {
+func TestUnusualDocumentsHaveAPage(t *testing.T) {
 	l := reporttest.Load(rand.New(rand.NewPCG(1, 1)), 8, 3)
 	empty := reporttest.Figures(l, nil, nil)
 	large := &report.Network{Topology: "fat-tree"}
@@ -145,8 +145,9 @@ func TestUnusualDocuments(t *testing.T) {
 	}
 }
 
-// Figures that cannot be drawn are drawn outside, and never at a coordinate that is no number or has hundreds of digits.
-func TestHugeFigures(t *testing.T) {
+// Figures that cannot be drawn are drawn outside, and never at a coordinate that is not a number or has hundreds of
+// digits.
+func TestHugeFiguresAreDrawn(t *testing.T) {
 	d, err := report.Read(strings.NewReader(`{"schema":"muster.simulation/v1","runs":[{"name":"a","figures":{"end_s":9,"series":{"step_s":1,"gpus":[1e300,-1e300],"cpus":[0,1e9],"memory":[],"fragments":[],"waiting":[1e300]},
 		"sizes":[{"name":"x","wait_s":{"n":1,"p50":-5,"p95":1e300,"p99":1e300,"mean":1e308}}],"curve":[{"asked":1e300,"allocated":1e300,"for_s":1e308},{"asked":0.5,"allocated":1e308,"for_s":1e308}]}}],
 		"network":{"switches":[{"name":"s","tier":1},{"name":"t","tier":2}],"racks":[0],"links":[{"a":{"switch":0,"machine":-1},"b":{"switch":1,"machine":-1},"used":1e308}]}}`))
@@ -171,7 +172,7 @@ func BenchmarkPage(b *testing.B) {
 	}
 }
 
-// Whatever Read accepts has a page.
+// Each document that Read accepts has a page.
 func FuzzPage(f *testing.F) {
 	f.Add([]byte(`{"schema":"muster.simulation/v1","runs":[{"name":"a","figures":{"end_s":9,"series":{"step_s":1,"gpus":[1,-1],"waiting":[1e300]},"sizes":[{"wait_s":{"n":1,"p99":1e300}}],"curve":[{"asked":-1}]}},{"placement":{"allocated_at_100":0.5,"curve":[{"asked":0.5}]}}]}`))
 	f.Add([]byte(`{"schema":"muster.simulation/v1","runs":[{"figures":{}}],"network":{"switches":[{"tier":-1},{"tier":9000000000}],"racks":[0,5,-3],"links":[{"a":{"switch":1},"b":{"switch":7,"machine":-2},"used":-1}]}}`))

@@ -2,7 +2,7 @@ package units
 
 import "testing"
 
-func TestUnits(t *testing.T) {
+func TestFiguresAreWrittenWithTheirUnits(t *testing.T) {
 	for got, want := range map[string]string{
 		Span(0): "0s", Span(0.00001234): "12µs", Span(0.0009955): "1.0ms", Span(0.0123): "12.3ms", Span(0.0999): "0.10s", Span(3.254): "3.25s", Span(9.996): "10.0s", Span(99.96): "1m40s", Span(725): "12m05s",
 		Span(3599.6): "1h00m", Span(19920): "5h32m", Span(86399.9): "1d00h", Span(273600): "3d04h", Span(40e6): "463d", Span(4e11): "4629630d", Span(-725): "-12m05s",
