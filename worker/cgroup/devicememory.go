@@ -4,11 +4,12 @@ package cgroup
 //
 // A kernel driver registers the memory of a device as a region, whose name has the device's PCI address, such as
 // drm/0000:79:00.0/vram0. The root group lists all regions with their sizes. An allocation that would exceed the number in
-// the dmem.max of a group fails. A program cannot change that. NVIDIA's driver has regions since release 615 (CUDA 13.4).
+// the dmem.max of a group fails. A program cannot change that. docs/operations.md says which
+// drivers have regions.
 //
-// The limits of MPS are variables of the task, which a program can unset. They stay set for older kernels and drivers, for
-// the part of the processors, and for containers, whose groups the engine makes. A control daemon of MPS for each share
-// would enforce them, but then only one share could compute at a time.
+// The limits that a vendor's service for shares reads are variables of the task, which a program can unset. They stay set for
+// older kernels and drivers, for the part of the processors, and for containers, whose groups the engine makes. One such
+// service for each share would enforce them, but then only one share could compute at a time.
 
 import (
 	"path/filepath"
