@@ -32,7 +32,7 @@ type fabric struct {
 
 const oneWay = 5 * time.Millisecond
 
-// newFabric starts n hosts; each knows only the first.
+// newFabric starts n hosts. Each of them knows only the first.
 func newFabric(t *testing.T, n int) *fabric {
 	f := &fabric{}
 	f.silent.Store(&map[string]bool{})
@@ -120,7 +120,7 @@ func find(t *testing.T, table *Table, class string, most int) []job.Peer {
 	got := map[job.Peer]int{}
 	for p := range table.Find(t.Context(), class, most) {
 		if got[p]++; got[p] > 1 {
-			t.Errorf("%s came twice", p)
+			t.Errorf("%s was found twice", p)
 		}
 	}
 	return slices.Sorted(maps.Keys(got))
@@ -140,9 +140,9 @@ func settle(d time.Duration) {
 	synctest.Wait()
 }
 
-// TestSmallClusters has one, two and three hosts. A later host finds a record that was written while the first was
-// alone.
-func TestSmallClusters(t *testing.T) {
+// TestSmallClustersFindTheirHosts has one, two and three hosts. A later host finds a record that was written while the
+// first was alone.
+func TestSmallClustersFindTheirHosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFabric(t, 3)
 		f.tables[0].Advertise([]string{"gpu/model/h100"})
@@ -169,9 +169,9 @@ func TestSmallClusters(t *testing.T) {
 	})
 }
 
-// TestFindsAllDespiteSilentHosts checks that a lookup finds all matching hosts. When 30 % are silent, it still finds
+// TestLookUpFindsAllDespiteSilentHosts checks that a look-up finds all matching hosts. When 30 % are silent, it still finds
 // the others within its second. Package daemon tests the same with 200 complete daemons.
-func TestFindsAllDespiteSilentHosts(t *testing.T) {
+func TestLookUpFindsAllDespiteSilentHosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFabric(t, 60)
 		f.join(t)
@@ -181,7 +181,7 @@ func TestFindsAllDespiteSilentHosts(t *testing.T) {
 		}
 		settle(10 * time.Second)
 		if got := find(t, f.tables[7], "gpu/model/h100/x8", 0); !slices.Equal(got, f.ids(40, 60)) {
-			t.Errorf("found %d of 20 hosts", len(got))
+			t.Errorf("found %d of 20 hosts, want all", len(got))
 		}
 		if got := find(t, f.tables[9], "gpu/model/h100/x8", 5); len(got) != 5 {
 			t.Errorf("asked for 5, found %d, want 5", len(got))
@@ -203,8 +203,9 @@ func TestFindsAllDespiteSilentHosts(t *testing.T) {
 	})
 }
 
-// checkRoundTrips holds what the simulator assumes of look-ups (sim/gossip, lookUpCosts): among 50 to 200 hosts the median
-// takes three to six round trips. Which hosts are asked depends on their random keys, so a third more or less is no error.
+// checkRoundTrips checks what the simulator assumes of look-ups (sim/gossip, lookUpCosts): among 50 to 200 hosts the
+// median takes three to six round trips. Which hosts are asked depends on their random keys, so a third more or less is
+// no error.
 func checkRoundTrips(t *testing.T, tables []*Table, class string) {
 	var took []time.Duration
 	for _, table := range tables {
@@ -220,8 +221,8 @@ func checkRoundTrips(t *testing.T, tables []*Table, class string) {
 	t.Logf("look-ups took %s to %s, the median %s", took[0], took[len(took)-1], took[len(took)/2])
 }
 
-// TestRecordsExpire checks that a record that is not written again expires.
-func TestRecordsExpire(t *testing.T) {
+// TestRecordsExpireUnlessRenewed checks that a record expires unless it is written again.
+func TestRecordsExpireUnlessRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFabric(t, 4)
 		f.join(t)
@@ -238,7 +239,7 @@ func TestRecordsExpire(t *testing.T) {
 	})
 }
 
-func TestShardsGrowInPowersOfTwo(t *testing.T) {
+func TestHostsAreSpreadOverShards(t *testing.T) {
 	for _, n := range []int{1, 2, 64} {
 		counts := make([]int, n)
 		for i := range 1000 {

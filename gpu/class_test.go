@@ -9,7 +9,7 @@ import (
 
 const mib = job.Size(1) << 20
 
-func TestClass(t *testing.T) {
+func TestClassOfEachModel(t *testing.T) {
 	for _, c := range []struct {
 		model string
 		mib   job.Size // as the driver reports it
@@ -80,7 +80,7 @@ func TestClass(t *testing.T) {
 	}
 }
 
-func TestMatch(t *testing.T) {
+func TestModelsMatchClasses(t *testing.T) {
 	for _, c := range []struct {
 		want, class string
 		match       bool
@@ -123,7 +123,7 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-func TestIsKnowsForms(t *testing.T) {
+func TestIsKnowsEachFormOfAName(t *testing.T) {
 	sxm := Device{Model: "NVIDIA A100-SXM4-40GB", Memory: 40960 * mib, Class: "a100-40gb"}
 	for want, is := range map[string]bool{"A100": true, "A100 SXM": true, "A100-SXM4": true, "A100-SXM4-40GB": true, "A100 PCIe": false, "A100-SXM5": false} {
 		if sxm.Is(want) != is {
@@ -131,7 +131,7 @@ func TestIsKnowsForms(t *testing.T) {
 		}
 	}
 	if !(Device{Model: "Tesla T4"}).Is("t4") {
-		t.Error("a device without a class is not known by its name")
+		t.Error("a device without a class does not match its model name")
 	}
 }
 
@@ -140,7 +140,7 @@ func FuzzClass(f *testing.F) {
 	f.Fuzz(func(t *testing.T, model string, memory int64) {
 		c := Class(model, job.Size(memory))
 		if len(c) > maxClass || strings.Trim(c, "abcdefghijklmnopqrstuvwxyz0123456789.+-") != "" {
-			t.Errorf("Class(%q, %d) = %q", model, memory, c)
+			t.Errorf("Class(%q, %d) = %q, want a bounded word", model, memory, c)
 		}
 		Match(model, c)
 	})

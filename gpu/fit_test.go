@@ -6,7 +6,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-func TestMilliAndMemory(t *testing.T) {
+func TestMilliAndMemoryOfANeed(t *testing.T) {
 	for _, c := range []struct {
 		need   job.Resources
 		milli  int

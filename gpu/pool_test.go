@@ -12,7 +12,7 @@ import (
 
 const gib = job.Size(1) << 30
 
-// host returns n devices of one model; kind returns the link of each pair.
+// host returns n devices of one model. kind returns the link of each pair.
 func host(prefix, model string, memory job.Size, n int, kind func(i, j int) LinkKind) []Device {
 	all := make([]Device, n)
 	name := func(i int) string { return fmt.Sprintf("%s-%d", prefix, i) }
@@ -85,7 +85,7 @@ func mustPool(t interface{ Fatal(...any) }, devices []Device) *Pool {
 
 func gpus(n int) job.Resources { return job.Resources{GPUs: n} }
 
-func TestChooseBestLinked(t *testing.T) {
+func TestChooseTakesTheBestLinkedDevices(t *testing.T) {
 	v100 := func(i, j int) LinkKind { // two rings of a cube: some pairs have no direct link
 		if i/4 == j/4 || i%4 == j%4 {
 			return LinkNVLink
@@ -140,7 +140,7 @@ func TestChooseBestLinked(t *testing.T) {
 	}
 }
 
-func TestChooseManyIsStillWellLinked(t *testing.T) {
+func TestManyChosenDevicesAreWellLinked(t *testing.T) {
 	quads := func(i, j int) LinkKind {
 		if i/8 == j/8 {
 			return LinkNVLink
@@ -156,7 +156,7 @@ func TestChooseManyIsStillWellLinked(t *testing.T) {
 	}
 }
 
-func TestShares(t *testing.T) {
+func TestSharesFillDevices(t *testing.T) {
 	devices := append(host("h", "H100", 80*gib, 2, allNVLink), host("t", "Tesla T4", 15*gib, 2, oneSocket)...)
 	p := mustPool(t, devices)
 	share := func(s float64, memory job.Size) job.Resources { return job.Resources{GPUShare: s, GPUMemory: memory} }
@@ -172,16 +172,16 @@ func TestShares(t *testing.T) {
 			}
 		}
 	}
-	take("a", share(0.5, 0), "t-0")        // the smallest
+	take("a", share(0.5, 0), "t-0")        // the smallest device
 	take("b", share(0.25, 0), "t-0")       // already shared
 	take("c", share(0.5, 0), "t-1")        // does not fit beside a and b
 	take("d", share(0.1, 10*gib), "h-0")   // needs the memory
 	take("e", share(0.1, 60*gib), "h-0")   // fits beside d
-	take("f", share(0.25, 1*gib), "t-0")   // takes the rest of it
+	take("f", share(0.25, 1*gib), "t-0")   // takes the rest of the device
 	take("g", share(0.1, 20*gib), "h-1")   // d and e leave 10 GiB
 	take("h", share(0.5, 100*gib), "")     // no such device
 	take("i", gpus(1), "")                 // all are shared
-	take("j", share(0.999, 1*gib), "")     // nothing left of that size
+	take("j", share(0.999, 1*gib), "")     // nothing of that size is left
 	take("k", share(0.3334, 4*gib), "t-1") // best fit
 	p.Release("d")
 	p.Release("e")
@@ -191,7 +191,7 @@ func TestShares(t *testing.T) {
 	}
 }
 
-func TestForeignMemoryIsTaken(t *testing.T) {
+func TestForeignMemoryIsNotChosen(t *testing.T) {
 	p := mustPool(t, dgx())
 	p.Foreign("h-0", 10*mib) // as much as a screen needs
 	p.Foreign("h-1", 20*gib)
@@ -199,13 +199,13 @@ func TestForeignMemoryIsTaken(t *testing.T) {
 		t.Errorf("chose %v though a program uses one", got)
 	}
 	if got, ok := p.Choose(gpus(7)); !ok || slices.Contains(got, "h-1") {
-		t.Errorf("chose %v", got)
+		t.Errorf("chose %v, want 7 without h-1", got)
 	}
 	if got, _ := p.Choose(job.Resources{GPUShare: 0.5}); !slices.Equal(got, []string{"h-1"}) {
 		t.Errorf("a share went to %v, not to the device that is partly in use, want %v", got, []string{"h-1"})
 	}
 	if f := p.Free(); len(f) != 8 || f[1].Milli >= Whole || f[1].Memory != 81559*mib-20*gib || f[0].Milli != Whole {
-		t.Errorf("free: %v", f)
+		t.Errorf("free: %v, want all 8 and less memory of h-1", f)
 	}
 	p.Foreign("h-1", 0)
 	if _, ok := p.Choose(gpus(8)); !ok {
@@ -213,35 +213,35 @@ func TestForeignMemoryIsTaken(t *testing.T) {
 	}
 }
 
-func TestQuarantineAndCouldEver(t *testing.T) {
+func TestDeviceInQuarantineIsNotChosen(t *testing.T) {
 	p := mustPool(t, dgx())
 	p.Quarantine("h-2", "Xid 79")
 	if _, ok := p.Choose(gpus(8)); ok {
-		t.Error("chose a device that is in quarantine")
+		t.Error("chose a device in quarantine")
 	}
 	if err := p.Hold("a", []string{"h-0", "h-1"}, Whole, 0); err != nil {
 		t.Fatal(err)
 	}
 	if ok, why := p.CouldEver(gpus(8)); !ok {
-		t.Errorf("CouldEver of a device in quarantine: %s", why)
+		t.Errorf("CouldEver is false for a device in quarantine: %s", why)
 	}
 	if ok, why := p.CouldEver(job.Resources{GPUs: 9}); ok || why != "8 of 8 GPUs fit, 9 wanted" {
-		t.Errorf("%v: %s", ok, why)
+		t.Errorf("%v: %s, want false and \"8 of 8 GPUs fit, 9 wanted\"", ok, why)
 	}
 	if ok, why := p.CouldEver(job.Resources{GPUs: 1, GPUModel: "A100"}); ok || !strings.Contains(why, "8 is h100-80gb, not A100") {
-		t.Errorf("%v: %s", ok, why)
+		t.Errorf("%v: %s, want false and the model", ok, why)
 	}
 	if ok, why := p.CouldEver(job.Resources{GPUs: 1, GPUMemory: 90 * gib}); ok || !strings.Contains(why, "less than 90GiB") {
-		t.Errorf("%v: %s", ok, why)
+		t.Errorf("%v: %s, want false and the memory", ok, why)
 	}
 	p.EndQuarantine("h-2")
 	p.Release("a")
 	if _, ok := p.Choose(gpus(8)); !ok {
-		t.Error("cannot be chosen after its quarantine")
+		t.Error("the device cannot be chosen after its quarantine")
 	}
 }
 
-func TestMIGInstances(t *testing.T) {
+func TestMIGInstanceIsNeverAWholeGPU(t *testing.T) {
 	var devices []Device
 	for i := range 3 {
 		devices = append(devices, Device{UUID: fmt.Sprintf("MIG-%d", i), Model: "NVIDIA H100 80GB HBM3 MIG 1g.10gb", Class: "h100-80gb-mig-1g.10gb", Memory: 10 * gib, Parent: "GPU-x"})
@@ -251,7 +251,7 @@ func TestMIGInstances(t *testing.T) {
 		t.Errorf("chose %v, want %v", got, []string{"MIG-0"})
 	}
 	if ok, why := p.CouldEver(gpus(2)); ok || !strings.Contains(why, "MIG") {
-		t.Errorf("one task gets two instances: %v %s", ok, why)
+		t.Errorf("one task may get two instances: %v %s", ok, why)
 	}
 	if ok, _ := p.CouldEver(job.Resources{GPUs: 1, GPUModel: "H100"}); ok {
 		t.Error("an instance counts as a whole H100")
@@ -296,7 +296,7 @@ func TestHoldIsAllOrNone(t *testing.T) {
 		t.Error("a refused Hold changed the pool")
 	}
 	if _, err := NewPool(append(dgx(), dgx()[0])); err == nil {
-		t.Error("a device was held twice")
+		t.Error("a pool with a device twice was accepted")
 	}
 }
 
@@ -328,15 +328,15 @@ func TestAdoptedDeviceIsNotChosen(t *testing.T) {
 	p.Release("a")
 	p.Release("a")
 	if len(p.Free()) != 4 || len(p.Holders("h-0")) != 0 {
-		t.Error("a device that is gone is still in the pool")
+		t.Error("a device that is no longer listed is still in the pool")
 	}
 	if got, ok := p.Choose(gpus(4)); !ok || !slices.Equal(got, []string{"h-4", "h-5", "h-6", "h-7"}) {
-		t.Errorf("chose %v", got)
+		t.Errorf("chose %v, want h-4 to h-7", got)
 	}
 }
 
-// TestGreedyFindsIslands compares the greedy search with the exact one, on hosts for which both are possible.
-func TestGreedyFindsIslands(t *testing.T) {
+// TestGreedySearchIsAsGoodAsTheExactOne compares the greedy search with the exact one, on hosts for which both are possible.
+func TestGreedySearchIsAsGoodAsTheExactOne(t *testing.T) {
 	for name, kind := range map[string]func(int, int) LinkKind{"all": allNVLink, "islands": twoIslands, "sockets": twoSockets} {
 		p := mustPool(t, host("h", "H100", 80*gib, 8, kind))
 		if err := p.Hold("x", []string{"h-1"}, Whole, 0); err != nil {
@@ -349,7 +349,7 @@ func TestGreedyFindsIslands(t *testing.T) {
 			greedy := search{p: p, fit: free, n: n, worth: p.linkValues(free)}
 			greedy.greedy()
 			if greedy.best.worst != exact.best.worst {
-				t.Errorf("%s, %d devices: greedy %v (%d), exact %v (%d)", name, n, greedy.best.slots, greedy.best.worst, exact.best.slots, exact.best.worst)
+				t.Errorf("%s, %d devices: greedy %v (%d), want as good as the exact %v (%d)", name, n, greedy.best.slots, greedy.best.worst, exact.best.slots, exact.best.worst)
 			}
 		}
 	}
@@ -359,7 +359,7 @@ func BenchmarkChooseEightOfSixteen(b *testing.B) {
 	p := mustPool(b, host("h", "H100", 80*gib, 16, twoSockets))
 	for b.Loop() {
 		if _, ok := p.Choose(gpus(8)); !ok {
-			b.Fatal("nothing")
+			b.Fatal("nothing, want a choice")
 		}
 	}
 }
@@ -368,7 +368,7 @@ func BenchmarkChooseTwoOfEight(b *testing.B) {
 	p := mustPool(b, dgx())
 	for b.Loop() {
 		if _, ok := p.Choose(gpus(2)); !ok {
-			b.Fatal("nothing")
+			b.Fatal("nothing, want a choice")
 		}
 	}
 }

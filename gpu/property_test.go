@@ -77,7 +77,7 @@ func TestPoolProperties(t *testing.T) {
 			}
 		}
 		if len(p.Free()) != len(devices) {
-			t.Fatal("devices were lost")
+			t.Fatal("the pool lost devices")
 		}
 	})
 }
@@ -103,7 +103,7 @@ func checkChoice(t *rapid.T, p *Pool, need job.Resources, got []string, quaranti
 		s := p.slots[p.index[u]]
 		milli, memory := s.left()
 		if quarantined[u] || milli < Milli(need) || memory < Memory(need, s.Memory) || !Fits(s.Device, need) || need.GPUs > 0 && s.holders > 0 {
-			t.Fatalf("chose %s for %+v: %d, %s left, held by %v", u, need, milli, memory, p.Holders(u))
+			t.Fatalf("chose %s for %+v, but %d and %s are left, held by %v", u, need, milli, memory, p.Holders(u))
 		}
 	}
 	if ok, why := p.CouldEver(need); !ok {
@@ -123,7 +123,7 @@ func checkPool(t *rapid.T, p *Pool, devices []Device) {
 		}
 		s := p.slots[p.index[d.UUID]]
 		if whole > 1 || milli > Whole || memory > d.Memory || milli != s.milli || memory != s.memory {
-			t.Fatalf("%s: %d whole holders, %d thousandths, %s; the pool says %d, %s", d.UUID, whole, milli, memory, s.milli, s.memory)
+			t.Fatalf("%s: %d whole holders, %d thousandths, %s; the pool has %d, %s, want the same and no more than the device", d.UUID, whole, milli, memory, s.milli, s.memory)
 		}
 	}
 }

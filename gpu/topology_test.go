@@ -50,7 +50,7 @@ func recorded(t *testing.T, name, model string) []Device {
 				l.Kind = LinkNVLink
 			}
 			if l.Kind == "" {
-				t.Fatalf("%s: what is %q?", name, cell)
+				t.Fatalf("%s: unknown link %q", name, cell)
 			}
 			d.Links = append(d.Links, l)
 		}
@@ -59,7 +59,7 @@ func recorded(t *testing.T, name, model string) []Device {
 	return devices
 }
 
-func TestChoicesOnRecordedMachines(t *testing.T) {
+func TestChoicesOnRecordedTopologies(t *testing.T) {
 	for _, c := range []struct {
 		machine string
 		devices int
@@ -67,11 +67,11 @@ func TestChoicesOnRecordedMachines(t *testing.T) {
 		n       int
 		want    string
 	}{
-		// All links are alike, so the NUMA nodes of the GPUs decide.
+		// All links are equal, so the NUMA nodes of the GPUs decide.
 		{"dgx-a100", 8, nil, 2, "GPU0 GPU1"},
 		{"dgx-a100", 8, []string{"GPU0"}, 2, "GPU2 GPU3"},
 		{"dgx-a100", 8, []string{"GPU0", "GPU2", "GPU4"}, 2, "GPU6 GPU7"},
-		// Its sockets have four NUMA nodes each. Four GPUs come from one socket if they can, and three and one if not.
+		// Its sockets have four NUMA nodes each. Four GPUs come from one socket if possible, otherwise three and one.
 		{"dgx-a100", 8, nil, 4, "GPU0 GPU1 GPU2 GPU3"},
 		{"dgx-a100", 8, []string{"GPU1"}, 4, "GPU4 GPU5 GPU6 GPU7"},
 		{"dgx-a100", 8, []string{"GPU0", "GPU6"}, 4, "GPU1 GPU2 GPU3 GPU4"},
@@ -86,9 +86,9 @@ func TestChoicesOnRecordedMachines(t *testing.T) {
 		{"pcie-4", 4, nil, 2, "GPU0 GPU1"},
 		{"pcie-4", 4, []string{"GPU0"}, 2, "GPU2 GPU3"},
 		{"pcie-4", 4, []string{"GPU0", "GPU3"}, 2, "GPU1 GPU2"},
-		// A single device is taken where it breaks no pair.
+		// A single device is chosen where it breaks no pair.
 		{"pcie-4", 4, []string{"GPU2"}, 1, "GPU3"},
-		// The links say nothing, but sets still stay on one socket.
+		// The links do not decide, but sets still stay on one socket.
 		{"pcie-8", 8, []string{"GPU0", "GPU1", "GPU2"}, 2, "GPU4 GPU5"},
 		{"pcie-8", 8, []string{"GPU1"}, 4, "GPU4 GPU5 GPU6 GPU7"},
 		{"pcie-8", 8, []string{"GPU0", "GPU1", "GPU5"}, 3, "GPU4 GPU6 GPU7"},

@@ -15,7 +15,7 @@ func indices(l Layout) []int {
 	return out
 }
 
-func TestArray(t *testing.T) {
+func TestArraysAreParsed(t *testing.T) {
 	for text, want := range map[string][]int{
 		"0-4": {0, 1, 2, 3, 4}, "7": {7}, "1,3,5": {1, 3, 5}, "5,1,3": {1, 3, 5}, "0-30:10": {0, 10, 20, 30},
 		"0-31:10": {0, 10, 20, 30}, "3,3,3": {3}, "0-3,2-5": {0, 1, 2, 3, 4, 5}, "0-10:5,1-11:5": {0, 1, 5, 6, 10, 11},
@@ -40,12 +40,12 @@ func TestArray(t *testing.T) {
 		"0-999999,1000000-1999999", "0-999999,1000000-1999999,2000000-2999999", "0-999998:2,1-999999:2", strings.Repeat("1,", maxArrayText/2) + "1",
 	} {
 		if l, err := (&Spec{Array: bad}).Layout(); err == nil {
-			t.Errorf("%.20q is taken as %d tasks", bad, l.Tasks())
+			t.Errorf("%.20q is accepted as %d tasks", bad, l.Tasks())
 		}
 	}
 }
 
-// An array of any text is parsed in a few milliseconds, because each request about the job does so.
+// BenchmarkWorstArrays parses arrays of any text in a few milliseconds, because each request about the job does so.
 func BenchmarkWorstArrays(b *testing.B) {
 	var apart, woven strings.Builder
 	for i := 0; apart.Len() < maxArrayText-16; i += 2 {
@@ -68,14 +68,14 @@ func BenchmarkWorstArrays(b *testing.B) {
 	}
 }
 
-// A number is returned also if the array of the job cannot be parsed, because a later version has accepted it.
-func TestNumberWithoutLayout(t *testing.T) {
+// A number is returned even if the array of the job cannot be parsed, because a later version has accepted it.
+func TestNumberOfATaskWithoutALayout(t *testing.T) {
 	if got := (Layout{}).Number(7); got != 7 {
 		t.Errorf("task 7 has the number %d, want 7", got)
 	}
 }
 
-func TestLines(t *testing.T) {
+func TestEachLineIsChecked(t *testing.T) {
 	for want, lines := range map[string][]string{
 		"":                        {strings.Repeat("x", MaxEntry), "", "é"},
 		"line 2 has 131059 bytes": {"", strings.Repeat("x", MaxEntry+1)},
@@ -89,20 +89,20 @@ func TestLines(t *testing.T) {
 	}
 }
 
-func TestLayoutOfLines(t *testing.T) {
+func TestEachLineIsATask(t *testing.T) {
 	l, err := (&Spec{EachLine: []string{"a", "b", "c"}, Array: "%2"}).Layout()
 	if err != nil || l.Tasks() != 3 || l.AtOnce() != 2 || !l.IsArray() {
-		t.Errorf("three lines, two at once: %d tasks, %d at once, %v", l.Tasks(), l.AtOnce(), err)
+		t.Errorf("three lines, two at once: %d tasks, %d at once, %v, want 3 and 2", l.Tasks(), l.AtOnce(), err)
 	}
 	if _, err := (&Spec{EachLine: []string{"a"}, Array: "0-3"}).Layout(); err == nil {
-		t.Error("lines and indices are taken together")
+		t.Error("lines and indices are accepted together")
 	}
 	if l, err := (&Spec{}).Layout(); err != nil || l.Tasks() != 1 || l.IsArray() || l.Number(0) != 0 {
-		t.Errorf("a job without an array: %+v, %v", l, err)
+		t.Errorf("a job without an array: %+v, %v, want 1 task with the number 0", l, err)
 	}
 }
 
-func TestLayoutSelect(t *testing.T) {
+func TestSelectorsOfALayout(t *testing.T) {
 	l, err := (&Spec{Array: "10-90:10,200-299"}).Layout()
 	if err != nil {
 		t.Fatal(err)
@@ -147,8 +147,8 @@ func FuzzArray(f *testing.F) {
 	})
 }
 
-// The tasks of an array of gangs are numbered by index and rank, and every way between tasks and numbers agrees.
-func TestLayoutOfGangs(t *testing.T) {
+// The tasks of an array of gangs are numbered by index and rank, and all conversions between tasks and numbers agree.
+func TestTasksOfGangsAreNumberedByIndexAndRank(t *testing.T) {
 	l, err := (&Spec{Array: "5,9-10,20-40:10", Nodes: 3}).Layout()
 	if err != nil || l.Tasks() != 18 || l.Size() != 3 {
 		t.Fatalf("%+v, %v, want no error, Tasks() 18 and Size() 3", l, err)
@@ -160,7 +160,7 @@ func TestLayoutOfGangs(t *testing.T) {
 			t.Errorf("task %d has the number %d, which selects %v, want %v", task, l.Number(task), got, []Range{{task, task}})
 		}
 		if e := l.Element(task); task < e.First || task > e.Last || l.Rank(e.First) != 0 || l.Index(e.First) != l.Index(task) || l.Rank(task) != task-e.First {
-			t.Errorf("task %d of rank %d is in %v", task, l.Rank(task), e)
+			t.Errorf("task %d of rank %d is in %v, want the element of its index", task, l.Rank(task), e)
 		}
 	}
 	if want := []int{15, 16, 17, 27, 28, 29, 30, 31, 32, 60, 61, 62, 90, 91, 92, 120, 121, 122}; !slices.Equal(numbers, want) {
@@ -184,7 +184,7 @@ func TestLayoutOfGangs(t *testing.T) {
 	}
 	for _, bad := range []Spec{{Array: "0-999999", Nodes: 2}, {Array: "2147483647", Nodes: 2}, {Nodes: MaxTasks + 1}} {
 		if l, err := bad.Layout(); err == nil {
-			t.Errorf("%+v: %+v", bad, l)
+			t.Errorf("%+v is accepted: %+v", bad, l)
 		}
 	}
 }

@@ -25,17 +25,17 @@ var (
 	}}
 	gpuNode   = &Facts{Name: "g1", Arch: "arm64", OS: "linux", CPUs: 8, Memory: 64 << 30, GPUs: 8, Kinds: []GPUKind{h100}, NVLink: Yes, Fencing: Yes}
 	mixedNode = &Facts{Name: "m1", CPUs: 8, GPUs: 2, Kinds: []GPUKind{h100, a40}, NVLink: No}
-	mutedNode = &Facts{Name: "x1", GPUs: 1, Kinds: []GPUKind{{}}} // tells little
+	mutedNode = &Facts{Name: "x1", GPUs: 1, Kinds: []GPUKind{{}}} // reports little
 	wildNode  = &Facts{Name: "w1", GPUs: 20}                      // GPUs of too many kinds
 )
 
-// A condition and its opposite: which of them a node meets.
-func TestConstraintMet(t *testing.T) {
+// Which nodes meet a condition, and which its opposite.
+func TestWhichNodesMeetAConstraint(t *testing.T) {
 	const neither = "neither"
 	for _, c := range []struct {
 		node *Facts
 		text string
-		want string // yes, no, or neither: the condition is not met, and "!(condition)" is not met either
+		want string // yes, no, or neither: neither the condition nor "!(condition)" is met
 	}{
 		{cpuNode, "rack=r1", "yes"},
 		{cpuNode, "rack==r1", "yes"},
@@ -70,7 +70,7 @@ func TestConstraintMet(t *testing.T) {
 		{cpuNode, "arch!=x86_64", "no"},
 		{gpuNode, "arch=aarch64", "yes"},
 		{gpuNode, "arch=arm64", "yes"},
-		{mixedNode, "arch=amd64", neither}, // an older daemon, which does not tell
+		{mixedNode, "arch=amd64", neither}, // an older daemon, which does not report it
 		{mixedNode, "arch!=amd64", neither},
 		{cpuNode, "cpus>=64", "yes"},
 		{cpuNode, "cpus>64", "no"},
@@ -103,7 +103,7 @@ func TestConstraintMet(t *testing.T) {
 		{cpuNode, "fencing", "no"},
 		{mutedNode, "fencing", neither},
 
-		// Without a GPU nothing about GPUs holds but their number.
+		// Without a GPU no condition about GPUs is met, except on their number.
 		{cpuNode, "gpu.count>=1", "no"},
 		{cpuNode, "gpu.cc>=9.0", neither},
 		{cpuNode, "gpu.cc<9.0", neither},
@@ -111,7 +111,7 @@ func TestConstraintMet(t *testing.T) {
 		{cpuNode, "driver>=550", neither},
 		{cpuNode, "gpu.model!=h100", neither},
 		{cpuNode, "gpu.count=0|gpu.model!=h100", "yes"},
-		// A task may get any GPU of the node, so all must meet the condition.
+		// A task may get any GPU of the node, so all of them must meet the condition.
 		{mixedNode, "gpu.cc>=8.0", "yes"},
 		{mixedNode, "gpu.cc>=9.0", neither},
 		{mixedNode, "gpu.cc<9.0", neither},
@@ -122,7 +122,7 @@ func TestConstraintMet(t *testing.T) {
 		{mutedNode, "driver!=550", neither},
 		{wildNode, "gpu.memory>1GB", neither},
 		{wildNode, "gpu.count>16", "yes"},
-		// What is unknown decides nothing if the rest does.
+		// An unknown value decides nothing if the rest does.
 		{cpuNode, "gpu.cc>=9.0|rack=r1", "yes"},
 		{cpuNode, "gpu.cc>=9.0&rack=r2", "no"},
 	} {
@@ -141,7 +141,7 @@ func TestConstraintMet(t *testing.T) {
 }
 
 // A label never hides a fact of the same name.
-func TestFactBeforeLabel(t *testing.T) {
+func TestLabelNeverHidesAFact(t *testing.T) {
 	f := &Facts{CPUs: 4, Arch: "arm64", Labels: map[string]string{"cpus": "64", "arch": "amd64", "nvlink": "yes"}, NVLink: No}
 	for text, want := range map[string]bool{"cpus>=8": false, "arch=arm64": true, "nvlink": false} {
 		if c, err := ParseConstraint(text); err != nil || c.Met(f) != want {
@@ -158,7 +158,7 @@ func TestFactBeforeLabel(t *testing.T) {
 	}
 }
 
-func TestConstraintErrors(t *testing.T) {
+func TestErrorsOfConstraints(t *testing.T) {
 	for text, want := range map[string]string{
 		"&":                                `at character 1: unexpected "&"`,
 		"rack=":                            `at character 6: a value for "rack" is missing`,
@@ -197,8 +197,8 @@ func TestConstraintErrors(t *testing.T) {
 	}
 }
 
-// The terms of an and-list are told apart, with what a node has of each.
-func TestConstraintTerms(t *testing.T) {
+// The terms of an and-list are separate, each with what a node has of it.
+func TestTermsOfAConstraint(t *testing.T) {
 	for _, c := range []struct {
 		node *Facts
 		text string
@@ -232,7 +232,7 @@ func TestConstraintTerms(t *testing.T) {
 }
 
 // Which comparisons a term demands, for the search of hosts.
-func TestConstraintAnyOf(t *testing.T) {
+func TestComparisonsThatATermDemands(t *testing.T) {
 	for text, want := range map[string]string{
 		"rack=r1":                    "[[{rack = r1 true 0.0}]]",
 		"rack=r1&cpus>=4":            "[[{rack = r1 true 0.0}] [{cpus >= 4 false 4.0}]]",
@@ -255,8 +255,8 @@ func TestConstraintAnyOf(t *testing.T) {
 	}
 }
 
-// Any text is refused in one line or gives an expression that any node can be compared with, and whose terms together
-// mean the same.
+// Any text is refused in one line, or gives an expression that can be compared with any node. Its terms together have
+// the same meaning.
 func FuzzConstraint(f *testing.F) {
 	for _, text := range []string{"(rack=r2|rack=r1)&!gone", "gpu.cc>=9.0&driver<560", "!nvlink|cpus>=4&memory>1GiB", "a>=1.2.3.4&b<2TB", "[a|b]*2"} {
 		f.Add(text)
@@ -265,7 +265,7 @@ func FuzzConstraint(f *testing.F) {
 		c, err := ParseConstraint(text)
 		if err != nil {
 			if strings.ContainsAny(err.Error(), "\n\x1b") {
-				t.Errorf("%q", err)
+				t.Errorf("error %q, want one line", err)
 			}
 			return
 		}
@@ -275,7 +275,7 @@ func FuzzConstraint(f *testing.F) {
 				term.AnyOf()
 				met = met && term.Met(node)
 				if has := term.Has(node); !utf8.ValidString(has) || has == "" {
-					t.Errorf("%s: %s has %q", text, node.Name, has)
+					t.Errorf("%s: %s has %q, want valid text", text, node.Name, has)
 				}
 				part, err := ParseConstraint(term.Text)
 				if err != nil || part.Met(node) != term.Met(node) {
@@ -283,7 +283,7 @@ func FuzzConstraint(f *testing.F) {
 				}
 			}
 			if c.Met(node) != met {
-				t.Errorf("%q: %v, its terms: %v", text, c.Met(node), met)
+				t.Errorf("%q is met: %v, want %v as its terms", text, c.Met(node), met)
 			}
 			if opposite, err := ParseConstraint("!(" + text + ")"); err == nil && len(c.Terms()) > 0 && opposite.Met(node) && met {
 				t.Errorf("both %q and its opposite are met", text)
@@ -292,12 +292,12 @@ func FuzzConstraint(f *testing.F) {
 	})
 }
 
-func TestParsePrefer(t *testing.T) {
+func TestPreferencesAreParsed(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                          "[]",
 		"rack=r1":                   "[rack=r1*1]",
 		"rack=r1:5":                 "[rack=r1*5]",
-		" rack=r1 : 5 , nvlink":     "[rack=r1*1 nvlink*1]", // a blank is no weight, and none is refused below
+		" rack=r1 : 5 , nvlink":     "[rack=r1*1 nvlink*1]", // a blank is no weight, and nothing is refused below
 		"rack=r1|rack=r2:2,!old":    "[rack=r1|rack=r2*2 !old*1]",
 		"port=a:b:3,(numa=0:1)":     "[port=a:b*3 (numa=0:1)*1]",
 		"numa=0:1:7":                "[numa=0:1*7]",
@@ -337,7 +337,7 @@ func FuzzParsePrefer(f *testing.F) {
 		}
 		for _, p := range all {
 			if p.Weight < 1 || p.Weight > maxWeight || p.Text == "" || len(all) > MaxPreferences {
-				t.Errorf("%q: %+v", text, p)
+				t.Errorf("%q: %+v, want a few preferences with weights", text, p)
 			}
 		}
 	})

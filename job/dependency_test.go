@@ -16,7 +16,7 @@ func ids(text string) string {
 	return strings.NewReplacer("A", string(a), "B", string(b)).Replace(text)
 }
 
-func TestParseDependencies(t *testing.T) {
+func TestDependenciesAreParsed(t *testing.T) {
 	for _, c := range []struct {
 		list []string
 		any  bool
@@ -43,7 +43,7 @@ func TestParseDependencies(t *testing.T) {
 		}
 		again, err := ParseDependencies(d.List(), false)
 		if err != nil || !reflect.DeepEqual(again, d) {
-			t.Errorf("%v: %+v, and read again %+v, %v", c.list, d, again, err)
+			t.Errorf("%v: %+v, and read again %+v, %v, want the same", c.list, d, again, err)
 		}
 	}
 	d, _ := ParseDependencies([]string{ids("after:A+10,afterok:A")}, false)
@@ -52,7 +52,7 @@ func TestParseDependencies(t *testing.T) {
 	}
 }
 
-func TestBadDependencies(t *testing.T) {
+func TestBadDependenciesAreRefused(t *testing.T) {
 	many := "afterok" + strings.Repeat(":"+string(a), MaxDependencies+1)
 	for text, want := range map[string]string{
 		"":                        "want afterok:ID",
@@ -86,8 +86,8 @@ func TestBadDependencies(t *testing.T) {
 	}
 }
 
-// A draft may name jobs in other ways. They are checked when the job is submitted.
-func TestDraftDependencies(t *testing.T) {
+// A draft may name jobs in other ways. These are checked when the job is submitted.
+func TestDraftMayNameJobsInOtherWays(t *testing.T) {
 	s := DefaultSpec()
 	s.Command = []string{"true"}
 	for text, ok := range map[string]bool{
@@ -96,7 +96,7 @@ func TestDraftDependencies(t *testing.T) {
 	} {
 		s.Dependency = []string{text}
 		if err := s.ValidateDraft(); (err == nil) != ok {
-			t.Errorf("%q: %v", text, err)
+			t.Errorf("%q as a draft: %v, want an error exactly if it is bad", text, err)
 		}
 		if err := s.Validate(); err == nil {
 			t.Errorf("%q may be submitted", text)
@@ -108,7 +108,7 @@ func TestDraftDependencies(t *testing.T) {
 	}
 }
 
-func TestValidateDependencies(t *testing.T) {
+func TestDependenciesAreChecked(t *testing.T) {
 	s := DefaultSpec()
 	s.Command, s.KillOnInvalidDep = []string{"true"}, true
 	s.Dependency = []string{ids("afterok:A,after:B+5")}
@@ -117,7 +117,7 @@ func TestValidateDependencies(t *testing.T) {
 	}
 	s.Dependency = []string{ids("aftercorr:A")}
 	if err := s.Validate(); err == nil || !strings.Contains(err.Error(), "only for an array") {
-		t.Errorf("aftercorr without an array: %v", err)
+		t.Errorf("aftercorr without an array: %v, want an error", err)
 	}
 	s.Array = "0-9"
 	if err := s.Validate(); err != nil {
@@ -129,7 +129,7 @@ func TestValidateDependencies(t *testing.T) {
 	}
 }
 
-// What is read can be written, and is read again as the same.
+// Dependencies that are read can be written, and are read again as the same.
 func FuzzParseDependencies(f *testing.F) {
 	f.Add(ids("afterok:A:B,after:A+10"))
 	f.Add(ids("afterany:A?aftercorr:B"))
@@ -142,13 +142,13 @@ func FuzzParseDependencies(f *testing.F) {
 			}
 			again, err := ParseDependencies(d.List(), draft)
 			if err != nil || fmt.Sprint(again.List()) != fmt.Sprint(d.List()) || len(d.Terms) > 1 && again.Any != d.Any {
-				t.Errorf("%q is %+v, and read again %+v, %v", text, d, again, err)
+				t.Errorf("%q is %+v, and read again %+v, %v, want the same", text, d, again, err)
 			}
 		}
 	})
 }
 
-func TestPages(t *testing.T) {
+func TestRangesArePaged(t *testing.T) {
 	var s TaskStates
 	for i := range MaxRanges + 1 {
 		s.Succeeded = append(s.Succeeded, Range{4 * i, 4 * i})
@@ -159,7 +159,7 @@ func TestPages(t *testing.T) {
 	pages := s.Pages()
 	for _, p := range pages {
 		if p.Len() > MaxRanges || p.Len() == 0 {
-			t.Errorf("a page has %d ranges", p.Len())
+			t.Errorf("a page has %d ranges, want 1 to MaxRanges", p.Len())
 		}
 		all.Succeeded, all.Failed, all.Open = append(all.Succeeded, p.Succeeded...), append(all.Failed, p.Failed...), append(all.Open, p.Open...)
 	}
@@ -171,7 +171,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-func TestNumbers(t *testing.T) {
+func TestNumbersOfRanges(t *testing.T) {
 	s := Spec{Array: "0-30:10,50-59"}
 	l, err := s.Layout()
 	if err != nil {
@@ -187,12 +187,12 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// A host needs to know nothing of other jobs, so one of an older version takes the task too.
+// A host needs to know nothing of other jobs, so a host of an older version accepts the task too.
 func TestTaskFileHasNoDependencies(t *testing.T) {
 	s := DefaultSpec()
 	s.Command, s.Dependency, s.KillOnInvalidDep = []string{"true"}, []string{ids("afterok:A")}, true
 	f, err := s.TaskFile()
 	if err != nil || strings.Contains(string(f.Text()), "dep") {
-		t.Errorf("%s, %v", f.Text(), err)
+		t.Errorf("got %s, %v, want no dependency", f.Text(), err)
 	}
 }

@@ -2,8 +2,8 @@ package job
 
 import "testing"
 
-// Only two boots that are known and differ say that a host has restarted.
-func TestRestarted(t *testing.T) {
+// Only two known boots that differ show that a host has restarted.
+func TestOnlyTwoKnownBootsShowARestart(t *testing.T) {
 	for _, c := range []struct {
 		was, now string
 		want     bool

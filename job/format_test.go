@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// firstFields are the fields of the job file that every version knows, and ownersFields those that its hosts never see (see
-// Spec.TaskFile) and that need no format by themselves.
+// firstFields are the fields of the job file that every version knows. ownersFields are those that its hosts never see
+// (see Spec.TaskFile) and that need no format.
 var (
 	firstFields = []string{
 		"name", "command", "script", "params", "image", "env", "workdir", "resources", "time_limit", "grace", "priority",
@@ -22,7 +22,7 @@ var (
 	ownersFields = []string{"default_time", "begin", "dependency", "kill_on_invalid_dep", "project", "max_failures"}
 )
 
-// Each field of a job file is known since a format, so that no field can be added that hosts of earlier versions get
+// Each field of a job file has a first format, so that no field can be added that hosts of earlier versions get
 // unasked.
 func TestEveryFieldHasAFormat(t *testing.T) {
 	known := map[string]int{}
@@ -53,13 +53,13 @@ func TestEveryFieldHasAFormat(t *testing.T) {
 	}
 	check(reflect.TypeFor[Spec]())
 	for name := range known {
-		t.Errorf("%s is no field of a job file", name)
+		t.Errorf("%s is not a field of a job file", name)
 	}
 }
 
-// A job needs the format of the newest field that it sets, and a plain one none; what only the owner needs is not in
-// the file of the tasks.
-func TestNeededFormat(t *testing.T) {
+// A job needs the format of the newest field that it sets, and a plain job needs none. Fields that only the owner needs
+// are not in the file of the tasks.
+func TestJobNeedsTheFormatOfItsNewestField(t *testing.T) {
 	plain := DefaultSpec()
 	plain.Command, plain.Env = []string{"true"}, map[string]string{"A": "b"}
 	if need, field := plain.NeededFormat(); need != FormatFirst || field != "" {
@@ -93,7 +93,7 @@ func TestNeededFormat(t *testing.T) {
 	}
 	for _, name := range ownersFields {
 		if _, there := fields[name]; there {
-			t.Errorf("hosts get %s: %v", name, slices.Sorted(maps.Keys(fields)))
+			t.Errorf("hosts get the field %s: %v", name, slices.Sorted(maps.Keys(fields)))
 		}
 	}
 }

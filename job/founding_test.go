@@ -9,7 +9,7 @@ import (
 func TestOnlyTheFounderProvesAGroup(t *testing.T) {
 	f, g := Found("amy")
 	if g.OfVersionBefore() || !f.Proves("amy", g) || f.Group("amy") != g {
-		t.Fatalf("group %s, founding %s: not proven", g, f)
+		t.Fatalf("group %s is not proven by its founding %s", g, f)
 	}
 	other, theirs := Found("amy")
 	if theirs == g || other.Proves("amy", g) || f.Proves("amy", theirs) {
@@ -21,20 +21,20 @@ func TestOnlyTheFounderProvesAGroup(t *testing.T) {
 		}
 	}
 	if (Founding{}).Proves("amy", g) {
-		t.Error("no founding proves a group")
+		t.Error("an empty founding proves a group")
 	}
 	if back, err := ParseFounding(f.String()); err != nil || back != f {
-		t.Errorf("parsed %s: %s, %v", f, back, err)
+		t.Errorf("parsed %s: %s, %v, want the same", f, back, err)
 	}
 	for _, s := range []string{"00", f.String() + "00", "x" + f.String()[1:]} {
 		if _, err := ParseFounding(s); err == nil {
-			t.Errorf("%q was parsed", s)
+			t.Errorf("%q was accepted", s)
 		}
 	}
 }
 
-// A number whose digest begins with the ID proves nothing without the extra bits. Such a number was all that the version
-// before asked for.
+// A number whose digest begins with the ID proves nothing without the extra bits. The version before requested only
+// such a number.
 func TestSixtyFourBitsProveNoGroup(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 1 << 18 {
@@ -60,12 +60,12 @@ func TestEachExtraBitIsChecked(t *testing.T) {
 		}
 		lacks[extra&-extra] = true // its lowest bit that is not zero
 		if f.Proves("mallory", g) {
-			t.Fatalf("number %s proves %s, and the extra bits are %05x", f, g, extra)
+			t.Fatalf("number %s proves %s, but the extra bits are %05x", f, g, extra)
 		}
 	}
 }
 
-// foundBefore founds a group as the version before did: its ID has a mark, and nothing else is asked of the digest.
+// foundBefore founds a group like the version before: its ID has a mark, and nothing else is required of the digest.
 func foundBefore(founder Peer) (Founding, Group) {
 	for n := uint64(1); ; n++ {
 		var f Founding
@@ -76,8 +76,8 @@ func foundBefore(founder Peer) (Founding, Group) {
 	}
 }
 
-// Groups of the version before are proven as they were then, and no ID of this version looks like theirs.
-func TestGroupsOfTheVersionBefore(t *testing.T) {
+// Groups of the version before are proven as before, and no ID of this version looks like theirs.
+func TestGroupsOfTheVersionBeforeAreProvenAsBefore(t *testing.T) {
 	f, g := foundBefore("amy")
 	if !f.Proves("amy", g) || f.Proves("bob", g) {
 		t.Errorf("the group %s of the version before is not proven by its founder alone", g)

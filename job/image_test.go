@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestImage(t *testing.T) {
+func TestImagesAreChecked(t *testing.T) {
 	digest := "@sha256:" + strings.Repeat("0f", 32)
 	for ref, ok := range map[string]bool{
 		"busybox": true, "busybox:1.36": true, "nvcr.io/nvidia/pytorch:24.05-py3": true, "localhost:5000/a/b_c/d--e": true,
@@ -16,13 +16,13 @@ func TestImage(t *testing.T) {
 		s := DefaultSpec()
 		s.Command, s.Image = []string{"true"}, ref
 		if err := s.Validate(); (err == nil) != ok {
-			t.Errorf("image %.40q: %v", ref, err)
+			t.Errorf("image %.40q: %v, want an error exactly if it is bad", ref, err)
 		}
 	}
 	s := DefaultSpec()
 	s.Image = "busybox"
 	if err := s.Validate(); err != nil {
-		t.Errorf("an image's own command: %v", err)
+		t.Errorf("the own command of an image: %v", err)
 	}
 	s.Image, s.Command, s.Mounts = "", []string{"true"}, []string{"/a:/b"}
 	if err := s.Validate(); err == nil {
@@ -37,7 +37,7 @@ func TestImage(t *testing.T) {
 	}
 }
 
-func TestParseMount(t *testing.T) {
+func TestMountsAreParsed(t *testing.T) {
 	for text, want := range map[string]Mount{
 		"/data:/in":    {Source: "/data", Target: "/in"},
 		"/data:/in:ro": {Source: "/data", Target: "/in", ReadOnly: true},
@@ -57,14 +57,14 @@ func TestParseMount(t *testing.T) {
 	}
 }
 
-func TestTwoMountsAtOnePlace(t *testing.T) {
+func TestTwoMountsAtOnePlaceAreRefused(t *testing.T) {
 	s := Spec{Image: "busybox:1", Mounts: []string{"/a:/x", "/b:/y", "/c:/x:ro"}}
 	if err := checkImage(s); err == nil || !strings.Contains(err.Error(), "another mount is at /x") {
 		t.Errorf(`got %v, want an error and "another mount is at /x" in it`, err)
 	}
 }
 
-func TestMountBelow(t *testing.T) {
+func TestBelowComparesDirectories(t *testing.T) {
 	dirs := []string{"/data", "/srv/x/"}
 	for source, want := range map[string]bool{
 		"/data": true, "/data/a/b": true, "/srv/x/a": true,
@@ -75,6 +75,6 @@ func TestMountBelow(t *testing.T) {
 		}
 	}
 	if !(Mount{Source: "/etc"}).Below([]string{"/"}) || (Mount{Source: "/etc"}).Below(nil) {
-		t.Error("every path is below the root, and none is below an empty list")
+		t.Error("the root must contain every path, and an empty list none")
 	}
 }

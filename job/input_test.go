@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestInputOfASpec(t *testing.T) {
+func TestInputIsChecked(t *testing.T) {
 	base := func(change func(*Spec)) Spec {
 		s := DefaultSpec()
 		s.Command, s.Requeue = []string{"cat"}, false

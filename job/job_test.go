@@ -14,17 +14,17 @@ func TestIDCarriesItsGroup(t *testing.T) {
 		id := NewID(g, 0x3ffffffffffff)
 		got, err := ParseID(string(id))
 		if err != nil || got != id || id.Group() != g {
-			t.Errorf("NewID(%d) = %q: parsed %q, group %d, %v", g, id, got, id.Group(), err)
+			t.Errorf("NewID(%d) = %q: parsed %q, group %d, %v, want the same", g, id, got, id.Group(), err)
 		}
 	}
 	for _, bad := range []string{"", "abc", "k3v9x0q2mz-", "k3v9x0q2mz-0a1b2c3d4e5fl", "K3v9x0q2mz-0a1b2c3d4e5f6", strings.Repeat("a", 25)} {
 		if _, err := ParseID(bad); err == nil {
-			t.Errorf("ParseID(%q) took it", bad)
+			t.Errorf("ParseID(%q) accepted it", bad)
 		}
 	}
 }
 
-func TestDrawnBits(t *testing.T) {
+func TestDrawnBitsOfAPrefix(t *testing.T) {
 	id := NewID(7, 0x2a5c3e1f09b7d)
 	if got := id.Drawn(); got != 0x2a5c3e1f09b7d {
 		t.Errorf("Drawn = %x, want 0x2a5c3e1f09b7d", got)
@@ -38,11 +38,11 @@ func TestDrawnBits(t *testing.T) {
 		low, high, ok := DrawnWith(string(id[:n]))
 		if !ok || !strings.HasPrefix(string(NewID(7, low)), string(id[:min(n, uniqueChars)])) || low > id.Drawn() || high < id.Drawn() ||
 			high-low != 1<<(5*max(0, uniqueChars-n))-1 {
-			t.Errorf("%q: %x to %x, %v", id[:n], low, high, ok)
+			t.Errorf("%q: %x to %x, %v, want the range of the prefix", id[:n], low, high, ok)
 		}
 	}
 	if _, _, ok := DrawnWith("k3u"); ok {
-		t.Error("there is no u in an id")
+		t.Error("u is accepted in an id")
 	}
 }
 
@@ -50,11 +50,11 @@ func TestAttemptRoundTrip(t *testing.T) {
 	a := Attempt{Job: NewID(7, 99), Task: 3, N: 12}
 	got, err := ParseAttempt(a.String())
 	if err != nil || got != a {
-		t.Fatalf("ParseAttempt(%q) = %v, %v", a, got, err)
+		t.Fatalf("ParseAttempt(%q) = %v, %v, want the same", a, got, err)
 	}
 	for _, bad := range []string{"", a.String() + ".1", string(a.Job) + ".-1.1", string(a.Job) + ".0.0", string(a.Job) + ".00.1"} {
 		if _, err := ParseAttempt(bad); err == nil {
-			t.Errorf("ParseAttempt(%q) took it", bad)
+			t.Errorf("ParseAttempt(%q) accepted it", bad)
 		}
 	}
 }
@@ -63,19 +63,19 @@ func FuzzParseAttempt(f *testing.F) {
 	f.Add(Attempt{Job: NewID(7, 99), Task: 3, N: 12}.String())
 	f.Fuzz(func(t *testing.T, s string) {
 		if a, err := ParseAttempt(s); err == nil && a.String() != s {
-			t.Errorf("ParseAttempt(%q) = %q", s, a)
+			t.Errorf("ParseAttempt(%q) = %q, want the same text", s, a)
 		}
 	})
 }
 
-func TestMoves(t *testing.T) {
+func TestLegalMovesOfATask(t *testing.T) {
 	for _, from := range States() {
 		for _, to := range States() {
 			got, err := Task{State: from}.Move(to)
 			if legal := slices.Contains(next[from], to); legal != (err == nil) {
 				t.Errorf("%s to %s: %v, legal is %v, want %v", from, to, err, legal, (err == nil))
 			} else if !legal && (got.State != from || !errors.Is(err, ErrBadMove)) {
-				t.Errorf("%s to %s moved to %s, %v", from, to, got.State, err)
+				t.Errorf("the illegal move from %s to %s gave %s, %v, want ErrBadMove", from, to, got.State, err)
 			}
 		}
 		if from.Code() == "" {
@@ -92,13 +92,13 @@ func TestMoves(t *testing.T) {
 	}
 }
 
-func TestUnreachableIsNoEnd(t *testing.T) {
+func TestUnreachableTaskMayStillRun(t *testing.T) {
 	if Unreachable.Ended() || !Unreachable.Active() || !Unreachable.CanMove(Running) {
-		t.Error("an UNREACHABLE task may still run")
+		t.Error("an UNREACHABLE task must count as active, and may run again")
 	}
 }
 
-func TestSize(t *testing.T) {
+func TestSizesAreParsed(t *testing.T) {
 	for text, want := range map[string]Size{
 		"8GiB": 8 << 30, "500MB": 500e6, "80GB": 80e9, "1.5GiB": 3 << 29, "12B": 12, "4G": 4 << 30, "2 TiB": 2 << 40, "64gib": 64 << 30, "1kB": 1000,
 	} {
@@ -108,7 +108,7 @@ func TestSize(t *testing.T) {
 		}
 		again, err := ParseSize(got.String())
 		if err != nil || again != got {
-			t.Errorf("%q prints as %q, which is %d, %v", text, got, again, err)
+			t.Errorf("%q prints as %q, which is %d, %v, want the same", text, got, again, err)
 		}
 	}
 	for _, bad := range []string{"", "8", "GiB", "-1GiB", "8 GiBs", "99999999EiB", "1..5G", "NaNB"} {
@@ -117,11 +117,11 @@ func TestSize(t *testing.T) {
 		}
 	}
 	if _, err := ParseSize("8"); !errors.Is(err, errNoUnit) || !strings.Contains(err.Error(), "8GiB") {
-		t.Errorf("ParseSize(8): %v does not say what to write", err)
+		t.Errorf("ParseSize(8): %v, want a hint to 8GiB", err)
 	}
 }
 
-func TestDuration(t *testing.T) {
+func TestDurationsAreParsed(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		"90m": 90 * time.Minute, "1h30m": 90 * time.Minute, "2d": 48 * time.Hour, "1d12h": 36 * time.Hour, "250ms": 250 * time.Millisecond, "0.5d": 12 * time.Hour,
 	} {
@@ -142,15 +142,15 @@ func FuzzUnits(f *testing.F) {
 	f.Add("1d12h")
 	f.Fuzz(func(t *testing.T, text string) {
 		if s, err := ParseSize(text); err == nil && s < 0 {
-			t.Errorf("ParseSize(%q) = %d", text, s)
+			t.Errorf("ParseSize(%q) = %d, want 0 or more", text, s)
 		}
 		if d, err := ParseDuration(text); err == nil && d < 0 {
-			t.Errorf("ParseDuration(%q) = %d", text, d)
+			t.Errorf("ParseDuration(%q) = %d, want 0 or more", text, d)
 		}
 	})
 }
 
-func TestSelector(t *testing.T) {
+func TestSelectorsAreParsed(t *testing.T) {
 	for text, want := range map[string]Selector{
 		"all": {All: true}, "last": {Last: true}, "last.3": {Last: true, Tasks: []Range{{3, 3}}},
 		"7f3k2": {Prefix: "7f3k2"}, "7f3k2.0-9,12": {Prefix: "7f3k2", Tasks: []Range{{0, 9}, {12, 12}}},
@@ -166,11 +166,11 @@ func TestSelector(t *testing.T) {
 		}
 	}
 	if s, _ := ParseSelector("7f.1-3"); s.Has(0) || !s.Has(2) {
-		t.Error("7f.1-3 takes in 2 and not 0")
+		t.Error("7f.1-3 must contain 2 and not 0")
 	}
 }
 
-func TestValidate(t *testing.T) {
+func TestInvalidSpecIsRefused(t *testing.T) {
 	good := DefaultSpec()
 	good.Command = []string{"true"}
 	if err := good.Validate(); err != nil {
@@ -208,7 +208,7 @@ func TestValidate(t *testing.T) {
 		s := good
 		spoil(&s)
 		if err := s.Validate(); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("%s: Validate says %v", name, err)
+			t.Errorf("%s: Validate returns %v, want an error that names the field", name, err)
 		}
 	}
 	s := good
@@ -233,7 +233,7 @@ func TestSpecJSONRoundTrip(t *testing.T) {
 	}
 	got := DefaultSpec()
 	if err := json.Unmarshal(b, &got); err != nil || got.TimeLimit != s.TimeLimit || got.Priority != 0 || got.Resources != s.Resources {
-		t.Errorf("%s came back as %+v, %v", b, got, err)
+		t.Errorf("%s came back as %+v, %v, want the same", b, got, err)
 	}
 }
 
@@ -244,7 +244,7 @@ func TestArgvHasTheParams(t *testing.T) {
 	}
 }
 
-func TestJobStateOfSeveralTasks(t *testing.T) {
+func TestStateOfAJobOfSeveralTasks(t *testing.T) {
 	of := func(states ...State) State {
 		var j Job
 		for _, s := range states {
@@ -264,14 +264,14 @@ func TestJobStateOfSeveralTasks(t *testing.T) {
 	}
 }
 
-func TestEpochOrder(t *testing.T) {
+func TestEpochsAreOrderedByGenerationThenTerm(t *testing.T) {
 	a, b, c := Epoch{1, 9}, Epoch{2, 1}, Epoch{2, 3}
 	if !a.Less(b) || !b.Less(c) || c.Less(a) || a.Less(a) {
-		t.Error("generation counts before term")
+		t.Error("epochs must be ordered by generation, then by term")
 	}
 }
 
-func TestDurationText(t *testing.T) {
+func TestDurationIsWrittenAndReadBack(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "0s", time.Second: "1s", 90 * time.Minute: "1h30m", time.Hour: "1h", 24 * time.Hour: "1d", 36 * time.Hour: "1d12h",
 		24*time.Hour + 10*time.Second: "1d10s", time.Hour + 10*time.Second: "1h0m10s", 48*time.Hour + time.Minute: "2d1m", 20 * time.Minute: "20m",
@@ -282,7 +282,7 @@ func TestDurationText(t *testing.T) {
 			t.Errorf("%v is written %s, want %s", d, text, want)
 		}
 		if back, err := ParseDuration(text); d >= 0 && (err != nil || back.D() != d) {
-			t.Errorf("%s is read as %v, %v", text, back, err)
+			t.Errorf("%s is read as %v, %v, want the same", text, back, err)
 		}
 	}
 }

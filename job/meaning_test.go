@@ -16,7 +16,7 @@ func TestEachWordHasAMeaning(t *testing.T) {
 		}
 	}
 	if len(meanings) != len(States()) {
-		t.Errorf("%d meanings of %d states", len(meanings), len(States()))
+		t.Errorf("%d meanings of %d states, want as many", len(meanings), len(States()))
 	}
 	said := map[string]bool{}
 	for _, r := range Reasons() {
@@ -39,6 +39,6 @@ func TestEachWordHasAMeaning(t *testing.T) {
 		return true
 	})
 	if found != len(said) {
-		t.Errorf("%d reasons, %d meanings", found, len(said))
+		t.Errorf("%d reasons, %d meanings, want as many", found, len(said))
 	}
 }

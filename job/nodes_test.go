@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestNodesHas(t *testing.T) {
+func TestWhichNodesAListHas(t *testing.T) {
 	const id = Peer("12D3KooWAbCdEf")
 	for _, c := range []struct {
 		list string // with blanks between the entries
@@ -36,22 +36,22 @@ func TestNodesHas(t *testing.T) {
 		}
 		for name := range strings.FieldsSeq(c.has) {
 			if name == "any" && !ns.Has(name, id) || name != "any" && !ns.Has(name, "") {
-				t.Errorf("%s has not %s", c.list, name)
+				t.Errorf("%s lacks %s", c.list, name)
 			}
 		}
 		for name := range strings.FieldsSeq(c.not) {
 			if ns.Has(name, id) {
-				t.Errorf("%s has %s", c.list, name)
+				t.Errorf("%s contains %s", c.list, name)
 			}
 		}
 	}
 	short, err := ParseNodes([]string{"Ef"}) // too short for the end of a peer ID
 	if err != nil || short.Has("n", id) {
-		t.Errorf("Ef has %s, %v", id, err)
+		t.Errorf("Ef contains %s, %v", id, err)
 	}
 }
 
-func TestParseNodesErrors(t *testing.T) {
+func TestBadListsOfNodesAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                     "write it like n1",
 		"n[":                                   "out of place",
@@ -80,16 +80,16 @@ func TestParseNodesErrors(t *testing.T) {
 	}
 }
 
-// A pattern takes no long time, whatever it and the name of a node are: a comparison that tried all ways to read these
-// would not end within a life.
-func TestNodesTakeNoLongTime(t *testing.T) {
+// Patterns are matched quickly, whatever the pattern and the name of the node: a match that tried all ways to read
+// these would never end.
+func TestPatternsOfNodesAreMatchedQuickly(t *testing.T) {
 	ns, err := ParseNodes([]string{strings.Repeat("*[1-999999999]", 17) + "x", strings.Repeat("[^a]*", 50) + "x", strings.Repeat("*?", 100) + "x"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	name := strings.Repeat("1", MaxName)
 	if ns.Has(name, "") {
-		t.Error("it matches")
+		t.Error("the pattern matches")
 	}
 }
 
@@ -100,29 +100,29 @@ func FuzzNodes(f *testing.F) {
 		ns, err := ParseNodes([]string{text})
 		if err != nil {
 			if strings.Contains(err.Error(), "\n") {
-				t.Errorf("%q", err)
+				t.Errorf("error %q, want one line", err)
 			}
 			return
 		}
 		ns.Has(name, Peer(name))
 		if !strings.ContainsAny(text, `*?[]\`) && len(text) <= MaxName && !ns.Has(text, "") {
-			t.Errorf("%q does not have itself", text)
+			t.Errorf("%q does not contain itself", text)
 		}
 	})
 }
 
-func TestPinned(t *testing.T) {
+func TestPinnedNodesAreMatchedByID(t *testing.T) {
 	const id, other = Peer("12D3KooWAbCdEf"), Peer("12D3KooWXyZabc")
 	for _, name := range []string{"n1", "", "a=b", "n[1-3]", strings.Repeat("n", MaxName+1)} {
 		text := Pinned(name, id)
 		ns, err := ParseNodes([]string{text})
 		if err != nil || LiteralNode(text) != (text == string(id)) || !ns.Has(name, id) || ns.Has(name, other) {
-			t.Errorf("Pinned(%q) = %q: %v", name, text, err)
+			t.Errorf("Pinned(%q) = %q: %v, want a name that only the id matches", name, text, err)
 		}
 	}
 	for _, text := range []string{"=x", "n1=", "n*=x", "n1=x*"} {
 		if _, err := ParseNodes([]string{text}); err == nil {
-			t.Errorf("%q is a list of nodes", text)
+			t.Errorf("%q is accepted as a list of nodes", text)
 		}
 	}
 }

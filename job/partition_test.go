@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// What a job does on lost contact if it does not say, and which drafts contradict themselves.
-func TestPartitionOfDraft(t *testing.T) {
+// The default of a job on lost contact, and which drafts contradict themselves.
+func TestContradictoryPartitionIsRefused(t *testing.T) {
 	for _, c := range []struct {
 		partition string
 		lease     time.Duration
@@ -26,10 +26,10 @@ func TestPartitionOfDraft(t *testing.T) {
 			t.Errorf("partition %q, lease %s: %q, want %q", c.partition, c.lease, got, c.want)
 		}
 		if err := s.CheckPartition(); (err != nil) != c.refused || err != nil && !strings.Contains(err.Error(), "say partition fence") {
-			t.Errorf("partition %q, lease %s: %v", c.partition, c.lease, err)
+			t.Errorf("partition %q, lease %s: %v, want an error exactly if they contradict", c.partition, c.lease, err)
 		}
 	}
 	if (Spec{}).Holds() {
-		t.Error("a job of an older version, which says nothing, holds: its worker would not end it, and its owner would give it up")
+		t.Error("a job of an older version without the field holds: its worker would not end it, but its owner would write it off")
 	}
 }

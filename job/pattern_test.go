@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestPatterns(t *testing.T) {
+func TestPatternsOfOutputFilesAreChecked(t *testing.T) {
 	n := Names{ID: "k3v9x0q2mz-0000000000000", Task: 7, Index: 3, Job: "../x", Node: "amy", User: "ada"}
 	for pattern, want := range map[string]string{
 		"plain":             "plain",
@@ -42,6 +42,6 @@ func TestPatterns(t *testing.T) {
 		t.Errorf("relative to a directory in a container: %v, want errInContainer", err)
 	}
 	if inside.SubmitDir = "/s"; inside.Validate() != nil {
-		t.Errorf("relative to the directory of the submit: %v", inside.Validate())
+		t.Errorf("relative to the directory of the submit: %v, want no error", inside.Validate())
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestProject(t *testing.T) {
+func TestNamesOfProjectsAreChecked(t *testing.T) {
 	for _, ok := range []string{"", "vision", "a-b_c.d/e:1", strings.Repeat("p", MaxProject)} {
 		s := DefaultSpec()
 		s.Command, s.Project = []string{"true"}, ok
@@ -21,7 +21,7 @@ func TestProject(t *testing.T) {
 		s := DefaultSpec()
 		s.Command, s.Project = []string{"true"}, bad
 		if err := s.Validate(); err == nil || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%q: %v", bad, err)
+			t.Errorf("%q: %v, want an error of one line", bad, err)
 		}
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Every name of a task means this task and no other, in each kind of job.
-func TestNamesOfTasks(t *testing.T) {
+// Each name of a task means this task and no other, in each kind of job.
+func TestEachNameMeansOneTask(t *testing.T) {
 	for _, s := range []Spec{{}, {Nodes: 3}, {Array: "5,9-10,20-40:10"}, {Array: "5,9-10,20-40:10", Nodes: 3}, {Array: "0", Nodes: 2}, {EachLine: []string{"a", "b"}, Nodes: 2}} {
 		l, err := s.Layout()
 		if err != nil {
@@ -18,7 +18,7 @@ func TestNamesOfTasks(t *testing.T) {
 			name := l.Name(l.Number(task))
 			sel, err := ParseSelector("7f3k2." + name)
 			if err != nil || names[name] {
-				t.Fatalf("%+v: task %d is named %q, %v", s, task, name, err)
+				t.Fatalf("%+v: task %d is named %q, %v, want a name of its own", s, task, name, err)
 			}
 			names[name] = true
 			numbers, err := l.Named(sel)
@@ -29,7 +29,7 @@ func TestNamesOfTasks(t *testing.T) {
 	}
 }
 
-func TestNamesOfGangs(t *testing.T) {
+func TestNamesOfMembersOfGangs(t *testing.T) {
 	array := Spec{Array: "5,9-10,20-40:10", Nodes: 3}
 	gang := Spec{Nodes: 3}
 	for _, c := range []struct {
@@ -63,8 +63,8 @@ func TestNamesOfGangs(t *testing.T) {
 	}
 }
 
-// A rank is named apart only where there are indices too, and not of a million gangs at once.
-func TestRanksRefused(t *testing.T) {
+// A rank is named separately only together with an index, and not of a million gangs at once.
+func TestInvalidRanksAreRefused(t *testing.T) {
 	many := Spec{Array: "0-400000", Nodes: 2}
 	for text, spec := range map[string]Spec{"3.1": {Array: "0-9"}, "0.1": {Nodes: 2}, "0-400000.1": many} {
 		l, err := spec.Layout()
@@ -76,7 +76,7 @@ func TestRanksRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := l.Named(sel); err == nil || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%s of %+v means %v, %v", text, spec, got, err)
+			t.Errorf("%s of %+v means %v, %v, want an error of one line", text, spec, got, err)
 		}
 	}
 	for _, bad := range []string{"7f.1.", "7f.1.2.3", "7f..1", "7f.1.x", "7f.1.2-1"} {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestParseWarning(t *testing.T) {
+func TestWarningsAreParsed(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]Warning{
 		"":            {},
@@ -23,7 +23,7 @@ func TestParseWarning(t *testing.T) {
 	}
 	for _, text := range []string{"USR1", "USR1@", "USR1@120", "KILL@10s", "9@10s", "USR1@0s", "USR1@-5s", "@5s", "USR1@5s@6s", "STOP@1s"} {
 		if got, err := ParseWarning(text); err == nil {
-			t.Errorf("%q: %+v", text, got)
+			t.Errorf("%q is accepted: %+v", text, got)
 		}
 	}
 }

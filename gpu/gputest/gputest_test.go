@@ -7,7 +7,7 @@ import (
 	"github.com/musterhq/muster/gpu"
 )
 
-func TestContract(t *testing.T) {
+func TestFakeDriverFulfilsContract(t *testing.T) {
 	eight := Devices(8, "GPU", "NVIDIA H100 80GB HBM3", 80<<30)
 	for i := range eight {
 		eight[i].Nodes = []gpu.Node{{Path: "/dev/test", Major: Major, Minor: uint32(i)}, {Path: "/dev/testctl", Major: Major, Minor: 255}}

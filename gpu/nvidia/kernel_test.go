@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Numbers that were read count until a module is loaded or unloaded, and are read each time where that cannot be seen.
-func TestNumbersAreReadAgain(t *testing.T) {
+// Device numbers count until a module is loaded or unloaded. If that cannot be noticed, they are read each time.
+func TestDeviceNumbersAreReadAgainWhenModulesChange(t *testing.T) {
 	root := t.TempDir()
 	write := func(uvm string) {
 		t.Helper()
@@ -45,7 +45,7 @@ func TestNumbersAreReadAgain(t *testing.T) {
 	expect("loaded", 502)
 	write("503 nvidia-uvm\n")
 	expect("no module has changed", 502)
-	// The directory that is moved keeps its inode, as the kernel does not give one again, and the number of modules stays.
+	// The moved directory keeps its inode, as the kernel never reuses one, and the number of modules stays.
 	if err := os.Rename(module("nvidia_uvm"), filepath.Join(root, "before")); err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/musterhq/muster/gpu"
 )
 
-func TestXids(t *testing.T) {
+func TestSeverityOfXids(t *testing.T) {
 	now := time.Unix(1, 0)
 	want := map[uint64]gpu.Severity{}
 	for _, n := range []uint64{13, 31, 43, 45, 68} {
@@ -30,7 +30,7 @@ func TestXids(t *testing.T) {
 			t.Errorf("%+v, want severity %q", f, severity)
 		}
 		if (severity == gpu.SeverityDevice) != strings.HasSuffix(f.Text, ")") {
-			t.Errorf("xid %d is told as %q", n, f.Text)
+			t.Errorf("xid %d has the text %q, want a reason exactly if it is a fault of the device", n, f.Text)
 		}
 	}
 	if f := Xid("", 79, now); f.Text != "xid 79 (fallen off the bus)" {
@@ -38,8 +38,8 @@ func TestXids(t *testing.T) {
 	}
 }
 
-// host makes the files by which a kernel tells the numbers of device files: with the driver, and with the modules that are
-// loaded when they are first needed.
+// host makes the files in which a kernel lists the numbers of device files: with the driver, and with the modules that
+// are loaded when they are first needed.
 func host(t *testing.T, driver, all bool) string {
 	t.Helper()
 	root := t.TempDir()
@@ -90,7 +90,7 @@ func instance(t *testing.T, root string, minor, gi, ci int) gpu.Device {
 	return d
 }
 
-func TestNodes(t *testing.T) {
+func TestDeviceFilesOfGPUs(t *testing.T) {
 	root := host(t, true, true)
 	want := []gpu.Node{
 		{Path: "/dev/nvidia3", Major: 195, Minor: 3},
@@ -110,15 +110,15 @@ func TestNodes(t *testing.T) {
 		t.Errorf("%v, %v, want %v", got, err, want)
 	}
 	if got, err := NewKernel(root).Capabilities(2, 0, 0); err == nil || !strings.Contains(err.Error(), "gpu2/gi0/access") {
-		t.Errorf("an instance that the kernel does not know: %v, %v", got, err)
+		t.Errorf("an instance that the kernel does not know: %v, %v, want an error that names its file", got, err)
 	}
 	if got, err := NewKernel(host(t, false, false)).Capabilities(0, 0, 0); err != nil || got != nil {
-		t.Errorf("a driver without such files: %v, %v", got, err)
+		t.Errorf("a driver without such files: %v, %v, want none and no error", got, err)
 	}
 }
 
 // A task may open the files of its own devices, and no other file of the driver, by number: whether it exists or not.
-func TestClosedDeviceFiles(t *testing.T) {
+func TestDeviceFilesOfOthersAreClosed(t *testing.T) {
 	root := host(t, true, true)
 	none := []gpu.Closed{{Major: 195, Minors: 256}, {Major: 505, Minors: 256}, {Major: 507, Minors: 8192}, {Major: 508, Minors: 256}, {Major: 510, Minors: 256}}
 	own := func(gpus, caps []uint32) []gpu.Closed {
@@ -144,7 +144,7 @@ func TestClosedDeviceFiles(t *testing.T) {
 			t.Errorf("%s: %v\nwant %v", name, got, c.want)
 		}
 	}
-	// Before the driver is loaded, the GPUs are closed to tasks that will be there when it is.
+	// Before the driver is loaded, the GPUs that it will have are closed to tasks.
 	if got := NewKernel(host(t, false, false)).Grant(nil).Closed; len(got) != 1 || got[0].Major != 195 || len(got[0].Open) > 0 {
 		t.Errorf("without a driver: %v, want 1 of them, [0].Major 195 and no [0].Open", got)
 	}
@@ -153,7 +153,7 @@ func TestClosedDeviceFiles(t *testing.T) {
 	}
 }
 
-func TestVariables(t *testing.T) {
+func TestVariablesNameTheGPUs(t *testing.T) {
 	for want, devices := range map[string][]gpu.Device{
 		"": nil, "GPU-a,MIG-b": {{UUID: "GPU-a"}, {UUID: "MIG-b"}}, "GPU-sim-0": {{UUID: "GPU-sim-0", Simulated: true}},
 	} {
@@ -168,7 +168,7 @@ func TestVariables(t *testing.T) {
 			t.Errorf("%q: a container gets %+v", want, e)
 		}
 		if hardware && g.Engine.CDI[1] != "nvidia.com/gpu=MIG-b" {
-			t.Errorf("names %v", g.Engine.CDI)
+			t.Errorf("CDI names %v, want nvidia.com/gpu=MIG-b second", g.Engine.CDI)
 		}
 	}
 }

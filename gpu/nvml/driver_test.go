@@ -1,6 +1,6 @@
 package nvml
 
-// The daemon's side with scripted children, on a fake clock.
+// The daemon's side with scripted children and a fake clock.
 
 import (
 	"context"
@@ -22,7 +22,7 @@ func TestDriverFulfilsContract(t *testing.T) {
 		d, log := stage(t, p)
 		gputest.TestDriver(t, d)
 		if p.starts != 1 || lines(log) != 0 {
-			t.Errorf("%d children, log: %s", p.starts, log)
+			t.Errorf("%d children, want 1 without a log: %s", p.starts, log)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
@@ -45,7 +45,7 @@ func TestNoDriverIsLoggedOnce(t *testing.T) {
 			}
 		}
 		if p.starts != 1 || lines(log) != 1 || !strings.Contains(log.String(), "level=INFO") || !strings.Contains(log.String(), "libnvidia-ml.so.1") {
-			t.Errorf("%d children; log: %s", p.starts, log)
+			t.Errorf("%d children, want 1 and one line at INFO about the library; log: %s", p.starts, log)
 		}
 		if d.agent != nil {
 			t.Error("a child is kept without a GPU")
@@ -53,7 +53,7 @@ func TestNoDriverIsLoggedOnce(t *testing.T) {
 		time.Sleep(noneFor)
 		mustList(t, d, 0)
 		if p.starts != 2 || lines(log) != 1 {
-			t.Errorf("%d children; log: %s", p.starts, log)
+			t.Errorf("%d children, want 2 and still one line; log: %s", p.starts, log)
 		}
 		time.Sleep(noneFor)
 		mustList(t, d, 2) // a driver was installed
@@ -80,14 +80,14 @@ func TestHungChildIsKilledAndRestarted(t *testing.T) {
 			t.Errorf("List of a driver that broke: %v, want errSlow", err)
 		}
 		if lines(log) != 1 || !strings.Contains(log.String(), "level=WARN") {
-			t.Errorf("log: %s", log)
+			t.Errorf("want one line at WARN in the log: %s", log)
 		}
 		time.Sleep(minPause)
 		if got := health(t, d); got != "healthy healthy" || p.starts != 2 {
 			t.Errorf(`after the pause: %s, %d children, want "healthy healthy" and 2`, got, p.starts)
 		}
 		if lines(log) != 2 || !strings.Contains(log.String(), "answers again") {
-			t.Errorf("log: %s", log)
+			t.Errorf("want a second line, that the child answers again, in the log: %s", log)
 		}
 	})
 }
@@ -102,19 +102,19 @@ func TestPauseGrowsWhileChildCrashes(t *testing.T) {
 			t.Errorf(`List: %v, want errEnded and "last words" in it`, err)
 		}
 		if _, err := d.Status(t.Context()); err == nil {
-			t.Error("Status without any list: no error")
+			t.Error("Status without any list returned no error")
 		}
 		for range 360 { // an hour of polls
 			time.Sleep(10 * time.Second)
 			if _, err := d.List(t.Context()); err == nil {
-				t.Fatal("List: no error")
+				t.Fatal("List returned no error")
 			}
 		}
 		if p.starts < 55 || p.starts > 70 {
 			t.Errorf("%d children in an hour, want at least 55 and at most 70", p.starts)
 		}
 		if lines(log) != 1 {
-			t.Errorf("log: %s", log)
+			t.Errorf("want one line in the log: %s", log)
 		}
 	})
 }
@@ -139,7 +139,7 @@ func TestNoNewChildBeforeKilledOneHasEnded(t *testing.T) {
 	})
 }
 
-func TestCallerThatGivesUpIsNotChildsFault(t *testing.T) {
+func TestCancelledCallIsNotTheChildsFault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &play{}
 		p.scripts = []func(life){func(l life) {
@@ -160,12 +160,12 @@ func TestCallerThatGivesUpIsNotChildsFault(t *testing.T) {
 		}
 		mustList(t, d, 2)
 		if got := health(t, d); got != "healthy healthy" || p.starts != 1 || lines(log) != 0 {
-			t.Errorf("%s, %d children, log: %s", got, p.starts, log)
+			t.Errorf("%s, %d children, want both healthy, 1 child and no log: %s", got, p.starts, log)
 		}
 	})
 }
 
-// TestLateAnswerIsDropped checks that a reply to a caller that gave up does not go to the next caller.
+// TestLateAnswerIsDropped checks that a reply to a cancelled call does not go to the next call.
 func TestLateAnswerIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &play{}
@@ -192,9 +192,9 @@ func TestLateAnswerIsDropped(t *testing.T) {
 	})
 }
 
-// TestHungChildIsKilledThoughCallersGiveUp checks that a hung child is killed even if every caller gives up before the
-// timeout.
-func TestHungChildIsKilledThoughCallersGiveUp(t *testing.T) {
+// TestHungChildIsKilledThoughCallsAreCancelled checks that a hung child is killed even if every call is cancelled before
+// the timeout.
+func TestHungChildIsKilledThoughCallsAreCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &play{}
 		p.scripts = []func(life){p.hung}
@@ -206,12 +206,12 @@ func TestHungChildIsKilledThoughCallersGiveUp(t *testing.T) {
 			stop()
 		}
 		if d.agent != nil {
-			t.Error("the hung child is still running")
+			t.Error("the hung child still runs")
 		}
 	})
 }
 
-func TestSlowStart(t *testing.T) {
+func TestSlowStartIsNotInterrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &play{}
 		p.scripts = []func(life){func(l life) { time.Sleep(20 * time.Second); p.healthy(l) }}
@@ -225,7 +225,7 @@ func TestSlowStart(t *testing.T) {
 		time.Sleep(time.Hour) // much longer than the start timeout
 		mustList(t, d, 2)
 		if p.starts != 1 || lines(log) != 0 {
-			t.Errorf("%d children, log: %s", p.starts, log)
+			t.Errorf("%d children, want 1 and no log: %s", p.starts, log)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
@@ -249,7 +249,7 @@ func TestDriverThatDisappearsIsAnError(t *testing.T) {
 		d, _ := stage(t, p)
 		mustList(t, d, 2)
 		time.Sleep(time.Minute)
-		_, _ = d.List(t.Context()) // finds that the child has ended
+		_, _ = d.List(t.Context()) // notices that the child has ended
 		time.Sleep(time.Minute)
 		if devices, err := d.List(t.Context()); !errors.Is(err, errNone) {
 			t.Errorf("List: %v, %v, want errNone", devices, err)
@@ -285,7 +285,7 @@ func TestCloseEndsAHungCall(t *testing.T) {
 			t.Errorf("Status: %v, want gpu.ErrClosed", err)
 		}
 		if _, open := <-faults; open {
-			t.Error("a fault after Close")
+			t.Error("got a fault after Close")
 		}
 		if <-ended; time.Since(began) != 2*endStep {
 			t.Errorf("Close took %s, want %v", time.Since(began), 2*endStep)
@@ -293,7 +293,7 @@ func TestCloseEndsAHungCall(t *testing.T) {
 	})
 }
 
-func TestConfig(t *testing.T) {
+func TestInvalidConfigurationIsRefused(t *testing.T) {
 	if _, err := New(DefaultConfig(), slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("accepted a configuration without a command")
 	}

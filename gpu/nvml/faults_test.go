@@ -43,7 +43,7 @@ func TestFaultsContinueWithNextChild(t *testing.T) {
 		}
 		stop()
 		if f, open := <-faults; open {
-			t.Errorf("another fault: %v", f)
+			t.Errorf("got another fault: %v", f)
 		}
 	})
 }
@@ -65,12 +65,12 @@ func TestUnreadFaultsAreDropped(t *testing.T) {
 		mustList(t, d, 2) // the child's further output is read
 		synctest.Wait()
 		if lines(log) != 5 || !strings.Contains(log.String(), "dropped") {
-			t.Errorf("log: %s", log)
+			t.Errorf("want 5 lines with \"dropped\" in the log: %s", log)
 		}
 	})
 }
 
-func TestWrongAnswers(t *testing.T) {
+func TestWrongAnswersAreRefused(t *testing.T) {
 	twice := []gpu.Device{twoGPUs[0], twoGPUs[0]}
 	for name, script := range map[string]func(*testing.T, life){
 		"no hello":     func(t *testing.T, l life) { l.say(t, message{Reply: &reply{ID: 1}}) },
@@ -118,7 +118,7 @@ func TestNotesAreLoggedOnce(t *testing.T) {
 			mustList(t, d, 2)
 		}
 		if lines(log) != 1 || !strings.Contains(log.String(), "GPU 2: lost") {
-			t.Errorf("log: %s", log)
+			t.Errorf("want one line with \"GPU 2: lost\" in the log: %s", log)
 		}
 	})
 }
@@ -132,7 +132,7 @@ func FuzzRead(f *testing.F) {
 		a := startAgent(c, func(gpu.Fault) {})
 		<-a.gone
 		if a.why == nil || !killed {
-			t.Errorf("why %v, killed %v", a.why, killed)
+			t.Errorf("the reason is %v, killed: %v, want a reason and true", a.why, killed)
 		}
 		select {
 		case r := <-a.replies:

@@ -2,8 +2,8 @@
 
 package nvml
 
-// Each call of the library that the driver makes is tried with each error: nothing is dropped, nothing is invented, and
-// nothing panics.
+// Each call of the library that the driver makes is tried with each error: no device is dropped, no value is invented,
+// and nothing panics.
 
 import (
 	"maps"
@@ -28,16 +28,17 @@ var everyReturn = func() []nvml.Return {
 	return append(all, nvml.ERROR_UNKNOWN, 12345)
 }()
 
-// TestEveryReturn checks that the list has no gap that matters.
-func TestEveryReturn(t *testing.T) {
+// TestEachErrorOfTheLibraryIsTried checks that the list has no gap that matters.
+func TestEachErrorOfTheLibraryIsTried(t *testing.T) {
 	for _, ret := range slices.Concat(absent, lost, []nvml.Return{nvml.ERROR_TIMEOUT, nvml.ERROR_UNKNOWN, nvml.ERROR_NOT_FOUND, nvml.ERROR_INVALID_ARGUMENT}) {
 		if !slices.Contains(everyReturn, ret) {
-			t.Errorf("%s is not tried", ret)
+			t.Errorf("the error %s is not tried", ret)
 		}
 	}
 }
 
-// split is what the tests have of MIG: GPU-1 has an instance without a name of its own, and GPU-2 one with.
+// splitMachine returns a machine with MIG: GPU-1 has an instance without a name of its own, and GPU-2 has one with a
+// name.
 func splitMachine() (m *machine, unnamed *mock.Device) {
 	m = newMachine()
 	unnamed = instance(1, 0, "NVIDIA A100-SXM4-40GB", 19968*mib)
@@ -46,11 +47,11 @@ func splitMachine() (m *machine, unnamed *mock.Device) {
 	return m, unnamed
 }
 
-// getter makes a call fail. Needed says that its card cannot be listed without the value.
+// getter makes a call fail. needed says that its card cannot be listed without the value.
 type getter struct {
 	fail   func(m *machine, dev *dgxa100.Device, inst *mock.Device, ret nvml.Return)
 	needed bool
-	// absentIsFine says that a device may lack the value although it is needed if it is there.
+	// absentIsFine says that a device may lack the value. If the device has it, it is needed.
 	absentIsFine bool
 	of           int // the card: 0, or 1 for what is read of split cards only
 }
@@ -151,7 +152,7 @@ func eventful(m *machine) *collector {
 	return c
 }
 
-// A card that was listed stays as it was, whatever fails later, unless the library says that it lacks something.
+// A listed card stays as it was, whatever fails later, unless the library says that the card lacks something.
 func TestListedCardSurvivesEachFailure(t *testing.T) {
 	for name, g := range listGetters {
 		for _, ret := range everyReturn {
@@ -164,28 +165,28 @@ func TestListedCardSurvivesEachFailure(t *testing.T) {
 			g.fail(m, m.devices[g.of], inst, ret)
 			after, notes, err := c.list()
 			if err != nil || len(after) != len(before) {
-				t.Errorf("%s fails with %s: %d of %d devices are left, %v", name, ret, len(after), len(before), err)
+				t.Errorf("%s fails with %s: %d of %d devices are left, %v, want all", name, ret, len(after), len(before), err)
 				continue
 			}
 			missing := slices.Contains(absent, ret)
 			if wantNote := g.needed && (!g.absentIsFine || !missing); wantNote != (len(notes) == 1) {
-				t.Errorf("%s fails with %s: notes %q", name, ret, notes)
+				t.Errorf("%s fails with %s: notes %q, want one exactly for a value that is needed", name, ret, notes)
 			}
 			for i, d := range after {
 				if d.UUID != before[i].UUID || d.Class != before[i].Class && !missing || d.Memory == 0 && !missing {
-					t.Errorf("%s fails with %s: %+v, was %+v", name, ret, d, before[i])
+					t.Errorf("%s fails with %s: %+v, want the values of %+v", name, ret, d, before[i])
 				}
 				// INVALID_ARGUMENT of a link means that there are no more links.
 				if !missing && ret != nvml.ERROR_INVALID_ARGUMENT && !reflect.DeepEqual(d, before[i]) {
-					t.Errorf("%s fails with %s: %+v, was %+v", name, ret, d, before[i])
+					t.Errorf("%s fails with %s: %+v, want %+v as before", name, ret, d, before[i])
 				}
 			}
 		}
 	}
 }
 
-// A card that was never listed is left out, with a note, or is listed without the value. It is never listed as something
-// else, and the other cards are listed as ever.
+// A card that was never listed is left out with a note, or is listed without the value. It is never listed as something
+// else, and the other cards are listed as usual.
 func TestNewCardWithEachFailure(t *testing.T) {
 	m, _ := splitMachine()
 	sound, _, err := m.collector().list()
@@ -216,7 +217,7 @@ func TestNewCardWithEachFailure(t *testing.T) {
 			for _, d := range got {
 				was, there := known[d.UUID]
 				if !there || d.Parent != was.Parent {
-					t.Errorf("%s fails with %s: invented %+v", name, ret, d)
+					t.Errorf("%s fails with %s: the device %+v is invented", name, ret, d)
 				}
 				if d.Memory != 0 && d.Memory != was.Memory || d.Nodes != nil && len(d.Nodes) != len(was.Nodes) || d.Nodes == nil && !missing {
 					t.Errorf("%s fails with %s: %+v, want %+v", name, ret, d, was)
@@ -226,7 +227,7 @@ func TestNewCardWithEachFailure(t *testing.T) {
 	}
 }
 
-// statusGetters are the calls for values that health does not depend on; the others are spoilers.
+// statusGetters are the calls for values that health does not depend on. The others are spoilers.
 var statusGetters = map[string]func(dev *dgxa100.Device, ret nvml.Return){
 	"utilization": func(dev *dgxa100.Device, ret nvml.Return) {
 		dev.GetUtilizationRatesFunc = func() (nvml.Utilization, nvml.Return) { return nvml.Utilization{Gpu: 77}, ret }
@@ -263,10 +264,10 @@ func TestStatusWithEachFailure(t *testing.T) {
 				t.Errorf("%s fails with %s: a number that was not read: %+v", name, ret, s)
 			}
 			if dead := slices.Contains(lost, ret); dead != (s.Health == gpu.Unhealthy) || dead && !strings.Contains(s.Detail, ret.Error()) {
-				t.Errorf("%s fails with %s: %s, %q", name, ret, s.Health, s.Detail)
+				t.Errorf("%s fails with %s: %s, %q, want unhealthy with the error exactly if the card is lost", name, ret, s.Health, s.Detail)
 			}
 			if s.Health == gpu.Unknown && !reflect.DeepEqual(s, gpu.NotKnown(s.UUID, s.Detail)) {
-				t.Errorf("%s fails with %s: unknown, with numbers: %+v", name, ret, s)
+				t.Errorf("%s fails with %s: unknown health, but numbers: %+v", name, ret, s)
 			}
 			for _, other := range statuses[1:] {
 				if other.Health != gpu.Healthy {

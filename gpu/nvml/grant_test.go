@@ -24,7 +24,7 @@ func runMPS(t *testing.T) string {
 }
 
 // The variables of MPS are set if MPS runs and the task has a share of a GPU, and not otherwise.
-func TestSharesUnderMPS(t *testing.T) {
+func TestSharesHaveTheVariablesOfMPS(t *testing.T) {
 	d, _ := stage(t, &play{})
 	whole := gputest.Devices(1, "GPU", "NVIDIA H100 80GB HBM3", 80e9)[0]
 	mig := whole
@@ -36,10 +36,10 @@ func TestSharesUnderMPS(t *testing.T) {
 	}
 	t.Setenv("CUDA_MPS_PIPE_DIRECTORY", t.TempDir())
 	if percent, memory, pipe := limits(share, whole); percent+memory+pipe != "" {
-		t.Errorf("without MPS: %q %q %q", percent, memory, pipe)
+		t.Errorf("without MPS: %q %q %q, want none", percent, memory, pipe)
 	}
 	if shared := d.Grant([]gpu.Device{whole}, share).Shared; shared != nil {
-		t.Errorf("shared without MPS: %v", shared)
+		t.Errorf("shared without MPS: %v, want nothing", shared)
 	}
 	dir := runMPS(t)
 	if percent, memory, pipe := limits(share, whole); percent != "25" || memory != "0=10240M" || pipe != dir {
@@ -62,7 +62,7 @@ func TestSharesUnderMPS(t *testing.T) {
 		"two GPUs":          {job.Resources{GPUs: 2}, []gpu.Device{whole, mig}},
 		"a simulated share": {share, []gpu.Device{{UUID: "GPU-sim-0", Simulated: true}}},
 	} {
-		want := []string{dir, "/dev/shm"} // programs meet the server there, also those that have a GPU alone
+		want := []string{dir, "/dev/shm"} // programs meet the server there, including those with a whole GPU
 		if name == "no GPU" || name == "a simulated share" {
 			want = nil
 		}
@@ -70,17 +70,17 @@ func TestSharesUnderMPS(t *testing.T) {
 			t.Errorf("%s: shared with MPS: %v, want %v", name, shared, want)
 		}
 		if percent, memory, pipe := limits(c.need, c.devices...); percent+memory+pipe != "" {
-			t.Errorf("%s: %q %q %q", name, percent, memory, pipe)
+			t.Errorf("%s: %q %q %q, want none", name, percent, memory, pipe)
 		}
 		if mounts := d.Grant(c.devices, c.need).Engine.Mounts; mounts != nil {
-			t.Errorf("%s: a container gets %v", name, mounts)
+			t.Errorf("%s: a container gets %v, want nothing", name, mounts)
 		}
 	}
 }
 
 // The memory of a share is bounded whether MPS runs or not. A whole GPU, a MIG instance and a simulated share have no
 // such bound.
-func TestMemoryOfShares(t *testing.T) {
+func TestMemoryOfASharedGPUIsBounded(t *testing.T) {
 	d, _ := stage(t, &play{})
 	t.Setenv("CUDA_MPS_PIPE_DIRECTORY", t.TempDir())
 	whole := gputest.Devices(1, "GPU", "NVIDIA H100 80GB HBM3", 80e9)[0]
@@ -101,7 +101,7 @@ func TestMemoryOfShares(t *testing.T) {
 		"a simulated share": d.Grant([]gpu.Device{simulated}, share), "a GPU without an address": d.Grant([]gpu.Device{unknown}, share), "no GPU": d.Grant(nil, job.Resources{CPUs: 1}),
 	} {
 		if got.Memory != nil {
-			t.Errorf("%s: %v", name, got.Memory)
+			t.Errorf("%s: %v, want no bound", name, got.Memory)
 		}
 	}
 }

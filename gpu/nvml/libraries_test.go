@@ -24,7 +24,7 @@ func put(t *testing.T, path ...string) {
 	}
 }
 
-func TestLibraries(t *testing.T) {
+func TestDirectoriesOfTheLibraries(t *testing.T) {
 	root := t.TempDir()
 	if got := holding(usual, root); len(got) != 0 {
 		t.Errorf("found %v where nothing is, want none", got)
@@ -39,7 +39,7 @@ func TestLibraries(t *testing.T) {
 	put(t, with, libraryName)
 	t.Setenv(linkerPath, without+":"+with+":"+with+"::relative")
 	if got := Libraries(nil); len(got) == 0 || got[0] != with || slices.Contains(got, without) || slices.Contains(got, "relative") {
-		t.Errorf("of the variable: %v", got)
+		t.Errorf("directories from the variable: %v, want only the one with a library", got)
 	}
 	if got := Libraries([]string{without}); !slices.Equal(got, []string{without}) {
 		t.Errorf("given: %v, want %v", got, []string{without})
@@ -55,7 +55,7 @@ func TestLibraries(t *testing.T) {
 	}
 }
 
-// A host without a loaded module, such as the Linux of Windows, shows only the library.
+// A host without a loaded module, such as Linux under Windows, shows only the library.
 func TestLibraryThatAppearsIsFoundAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()

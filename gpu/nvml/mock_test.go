@@ -27,7 +27,7 @@ type machine struct {
 	devices []*dgxa100.Device
 	events  chan nvml.EventData
 	hangs   atomic.Bool   // calls that read a temperature do not return
-	release chan struct{} // closed: those calls return
+	release chan struct{} // once it is closed those calls return
 }
 
 func newMachine() *machine {

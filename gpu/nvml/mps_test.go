@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestMPS(t *testing.T) {
+func TestMPSIsFoundByItsDirectory(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("CUDA_MPS_PIPE_DIRECTORY", dir)
 	says := func(text string) {
@@ -43,7 +43,7 @@ func TestMPSServerIsNotListed(t *testing.T) {
 		t.Skipf("no names of processes here: %v", err)
 	}
 	if mpsServer(os.Getpid()) {
-		t.Errorf("%s is taken for a server of MPS", was)
+		t.Errorf("%s counts as a server of MPS", was)
 	}
 	// The name of the main thread is that of the process.
 	main := fmt.Sprintf("/proc/self/task/%d/comm", os.Getpid())
@@ -52,6 +52,6 @@ func TestMPSServerIsNotListed(t *testing.T) {
 	}
 	defer os.WriteFile(main, was, 0)
 	if !mpsServer(os.Getpid()) {
-		t.Error("a server of MPS is taken for a program")
+		t.Error("a server of MPS counts as a program")
 	}
 }

@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, os.Getpid())
 		fmt.Println(`{"hello":{}}`)
 		pause()
-	case "parent": // starts a hung agent, prints its pid, and waits to be killed
+	case "parent": // starts a hung agent, prints its PID, and waits to be killed
 		os.Setenv(agentVariable, "hang")
 		c, err := spawn([]string{os.Args[0]})
 		if err != nil {
@@ -80,8 +80,8 @@ func testAgent(t *testing.T, kind string, timeout time.Duration) (*Driver, *byte
 	return d, log
 }
 
-// TestHardware checks the real driver against the contract, on a machine with a GPU.
-func TestHardware(t *testing.T) {
+// TestRealHardwareFulfilsContract checks the real driver against the contract, on a machine with a GPU.
+func TestRealHardwareFulfilsContract(t *testing.T) {
 	d, log := testAgent(t, "serve", 30*time.Second)
 	devices, err := d.List(t.Context())
 	if err != nil {
@@ -104,13 +104,13 @@ func TestHardware(t *testing.T) {
 	t.Logf("%s", shown)
 	for i := range devices {
 		if devices[i].Compute == "" || devices[i].Driver == "" || devices[i].PCI == "" || statuses[i].Temperature == 0 {
-			t.Errorf("%+v, %+v: fields are missing that real hardware reports", devices[i], statuses[i])
+			t.Errorf("%+v, %+v: lacks fields that real hardware reports", devices[i], statuses[i])
 		}
 	}
 	gputest.TestDriver(t, d)
 }
 
-func TestRealChildThatHangs(t *testing.T) {
+func TestRealChildThatHangsIsKilled(t *testing.T) {
 	d, log := testAgent(t, "hang", 200*time.Millisecond)
 	if _, err := d.List(t.Context()); !errors.Is(err, errSlow) {
 		t.Fatalf("List: %v, want errSlow", err)
@@ -118,15 +118,15 @@ func TestRealChildThatHangs(t *testing.T) {
 	select {
 	case <-d.reaped:
 	case <-time.NewTimer(30 * time.Second).C:
-		t.Fatal("the child is still running")
+		t.Fatal("the child still runs")
 	}
 	if strings.Count(log.String(), "\n") != 1 {
-		t.Errorf("log: %s", log)
+		t.Errorf("want one line in the log: %s", log)
 	}
 }
 
-// TestRealChildThatDies has a child that ends as if the library lacked a symbol.
-func TestRealChildThatDies(t *testing.T) {
+// TestErrorOfARealChildThatDies has a child that ends as if the library lacked a symbol.
+func TestErrorOfARealChildThatDies(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Command = []string{"/bin/sh", "-c", `echo '{"hello":{}}'; read request; echo symbol lookup error: undefined symbol: nvmlFoo >&2; exit 127`}
 	d, err := New(cfg, slog.New(slog.DiscardHandler))
@@ -139,7 +139,7 @@ func TestRealChildThatDies(t *testing.T) {
 	}
 }
 
-func TestTailKeepsTheEnd(t *testing.T) {
+func TestTailKeepsTheEndOfTheOutput(t *testing.T) {
 	tl := &tail{}
 	for range 1000 {
 		fmt.Fprintln(tl, "a line that nobody reads")
@@ -170,7 +170,7 @@ func TestChildDiesWithItsParent(t *testing.T) {
 	_, number, _ := strings.Cut(strings.TrimSpace(line), "it ended: ")
 	pid, err := strconv.Atoi(number)
 	if err != nil {
-		t.Fatalf("the parent said %q", line)
+		t.Fatalf("the parent printed %q, want a PID", line)
 	}
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)

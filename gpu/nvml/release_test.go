@@ -48,13 +48,13 @@ func TestReleasedDriverHasNoChild(t *testing.T) {
 			t.Error(err)
 		}
 		if got := health(t, d); got != "healthy healthy" || p.starts != 2 || lines(log) != 0 {
-			t.Errorf("%s, %d children, log: %s", got, p.starts, log)
+			t.Errorf("%s, %d children, want both healthy, 2 children and no log: %s", got, p.starts, log)
 		}
 	})
 }
 
 // A child that hangs in the kernel cannot be ended. Nothing waits for it longer than a few seconds.
-func TestReleaseOfAChildThatCannotBeKilled(t *testing.T) {
+func TestReleaseDoesNotWaitForAChildThatCannotBeKilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &play{mayEnd: make(chan struct{})}
 		p.scripts = []func(life){p.healthy}
@@ -77,8 +77,8 @@ func TestReleaseOfAChildThatCannotBeKilled(t *testing.T) {
 	})
 }
 
-// A child that works ends when its input does; only one that does not is sent TERM, and then KILL.
-func TestStepsOfTheEndOfAChild(t *testing.T) {
+// A working child ends with its input. Only a child that does not end is sent TERM, and then KILL.
+func TestChildIsKilledOnlyIfItDoesNotEnd(t *testing.T) {
 	for name, c := range map[string]struct {
 		script func(*play) func(life)
 		want   []string

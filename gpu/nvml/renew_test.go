@@ -1,6 +1,6 @@
 package nvml
 
-// What the driver finds while the daemon runs: another library, another kernel driver, a card that was lost.
+// Changes that the driver notices while the daemon runs: another library, another kernel driver, a lost card.
 
 import (
 	"os"
@@ -62,7 +62,7 @@ func TestLibraryThatIsInstalledLaterIsFound(t *testing.T) {
 	})
 }
 
-func TestNewChildAfterAChangeOfTheDriver(t *testing.T) {
+func TestChangeOfTheDriverStartsANewChild(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, d *Driver, library string) error{
 		"nothing": func(*testing.T, *Driver, string) error { return nil },
 		"card":    func(t *testing.T, d *Driver, _ string) error { load(t, d, "580", "a", "b"); return nil },
@@ -109,8 +109,8 @@ func TestNewChildAfterAChangeOfTheDriver(t *testing.T) {
 	}
 }
 
-// Only another child finds a card that was lost. One that stays lost does not cost a child every time.
-func TestLostCardIsLookedFor(t *testing.T) {
+// Only another child finds a card that was lost. A card that stays lost does not cost a new child every time.
+func TestLostCardIsSearchedByANewChild(t *testing.T) {
 	lost := []gpu.Status{
 		{UUID: twoGPUs[0].UUID, Health: gpu.Healthy},
 		{UUID: twoGPUs[1].UUID, Utilization: -1, Health: gpu.Unhealthy, Detail: "lost", Unread: true},
@@ -155,12 +155,12 @@ func TestLostCardIsLookedFor(t *testing.T) {
 
 var _ gpu.Renewer = (*Driver)(nil)
 
-// When the driver is told to look anew, neither a lost card nor a library that failed or was not there is left out for a
-// while longer. A child that works goes on.
-func TestAnewEndsPauses(t *testing.T) {
+// Anew ends the pauses after which a lost card, or a library that failed or was missing, is tried again. A working
+// child goes on.
+func TestRenewEndsPauses(t *testing.T) {
 	for name, c := range map[string]struct {
 		script func(p *play, t *testing.T) func(l life)
-		lists  int // how many cards before
+		lists  int // the number of cards before
 	}{
 		"lost card": {func(_ *play, t *testing.T) func(l life) {
 			return func(l life) {
@@ -188,7 +188,7 @@ func TestAnewEndsPauses(t *testing.T) {
 			d.root = t.TempDir()
 			list := func() int {
 				all, err := d.List(t.Context())
-				synctest.Wait() // a child that was killed ends
+				synctest.Wait() // a killed child ends
 				if err != nil {
 					return -1
 				}
@@ -215,13 +215,13 @@ func TestAnewEndsPauses(t *testing.T) {
 				t.Fatal(err)
 			}
 			if n := list(); n != 2 || p.starts != starts {
-				t.Errorf("%s: %d cards, %d more children", name, n, p.starts-starts)
+				t.Errorf("%s: %d cards, want 2; %d more children, want none", name, n, p.starts-starts)
 			}
 		})
 	}
 }
 
-// A card that was listed stays listed while a new child sees it and cannot read its name, for a lost card has none.
+// A listed card stays listed while a new child sees it and cannot read its name, as a lost card has none.
 func TestLostCardStaysListedByANewChild(t *testing.T) {
 	three := gputest.Devices(3, "GPU", "NVIDIA H100 80GB HBM3", 80<<30)
 	for name, c := range map[string]struct {
@@ -231,7 +231,7 @@ func TestLostCardStaysListedByANewChild(t *testing.T) {
 	}{
 		"lost":                {[]gpu.Device{three[0], three[2]}, []string{"GPU 1: lost"}, "healthy unknown healthy"},
 		"taken out":           {[]gpu.Device{three[0], three[2]}, nil, "healthy healthy"},
-		"one of two is lost":  {three[:1], []string{"GPU 1: lost"}, "healthy"}, // and nobody knows which
+		"one of two is lost":  {three[:1], []string{"GPU 1: lost"}, "healthy"}, // and it is unknown which
 		"all found":           {three, nil, "healthy healthy healthy"},
 		"all lost but one":    {three[2:], []string{"GPU 0: lost", "GPU 1: lost"}, "unknown unknown healthy"},
 		"all found, one note": {three, []string{"GPU 1: no links"}, "healthy healthy healthy"},

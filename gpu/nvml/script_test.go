@@ -53,8 +53,7 @@ func (l life) reply(t *testing.T, r request, devices []gpu.Device) {
 	l.say(t, message{Reply: &out})
 }
 
-// play starts children one after another, each with the next script. The last script is repeated. It counts the
-// starts.
+// play starts children one after another, each with the next script. The last script is repeated. It counts the starts.
 type play struct {
 	t       *testing.T
 	scripts []func(life)

@@ -41,12 +41,12 @@ func mustCollect(t *testing.T, c *collector) ([]gpu.Device, []gpu.Status) {
 	}
 	statuses, err := c.status()
 	if err != nil || len(statuses) != len(devices) {
-		t.Fatalf("%d statuses of %d devices, %v", len(statuses), len(devices), err)
+		t.Fatalf("%d statuses of %d devices, %v, want as many and no error", len(statuses), len(devices), err)
 	}
 	return devices, statuses
 }
 
-func TestCollect(t *testing.T) {
+func TestDevicesAndTheirStatusAreCollected(t *testing.T) {
 	devices, statuses := mustCollect(t, newMachine().collector())
 	if len(devices) != 8 {
 		t.Fatalf("%d devices, want 8", len(devices))
@@ -68,7 +68,7 @@ func TestCollect(t *testing.T) {
 	}
 	s := statuses[5]
 	if s.UUID != "GPU-5" || s.MemoryUsed != job.Size(10*mib) || s.Utilization != 3 || s.Temperature != 31 || s.PowerMilli != 52_000 || s.Health != gpu.Healthy || len(s.Processes) != 0 {
-		t.Errorf("status %+v", s)
+		t.Errorf("status %+v, want the values of the mock", s)
 	}
 }
 
@@ -101,7 +101,7 @@ func TestCollectWithoutOptionalFeatures(t *testing.T) {
 	mustCollect(t, c)
 }
 
-func TestNUMA(t *testing.T) {
+func TestNUMANodesOfDevices(t *testing.T) {
 	for want, set := range map[int][]uint{0: {1, 0}, 3: {8, 0}, 65: {0, 2}, -1: {1, 1}} {
 		m := newMachine()
 		m.devices[0].GetMemoryAffinityFunc = func(int, nvml.AffinityScope) ([]uint, nvml.Return) { return set, nvml.SUCCESS }
@@ -116,7 +116,7 @@ func TestNUMA(t *testing.T) {
 	}
 }
 
-func TestPCIeTopology(t *testing.T) {
+func TestLinksFollowThePCIeTopology(t *testing.T) {
 	m := newMachine()
 	for _, d := range m.devices {
 		d.GetNvLinkStateFunc = func(int) (nvml.EnableState, nvml.Return) { return 0, nvml.ERROR_NOT_SUPPORTED }
@@ -132,9 +132,9 @@ func TestPCIeTopology(t *testing.T) {
 	}
 }
 
-// TestDirectNVLinks has pairs of cards that NVLink bridges join. The library does not always report the kind of the
-// other end.
-func TestDirectNVLinks(t *testing.T) {
+// TestDirectNVLinksAreReported has pairs of cards that NVLink bridges join. The library does not always report the kind
+// of the other end.
+func TestDirectNVLinksAreReported(t *testing.T) {
 	m := newMachine()
 	for _, d := range m.devices {
 		d.GetNvLinkStateFunc = func(l int) (nvml.EnableState, nvml.Return) {
@@ -150,13 +150,13 @@ func TestDirectNVLinks(t *testing.T) {
 	for i, d := range devices {
 		for _, l := range d.Links {
 			if bridged := l.To == devices[i^1].UUID; bridged != (l.Kind == gpu.LinkNVLink) || bridged != (l.NVLinks == 4) {
-				t.Errorf("%s to %s: %+v", d.UUID, l.To, l)
+				t.Errorf("%s to %s: %+v, want 4 NVLinks exactly between the pair", d.UUID, l.To, l)
 			}
 		}
 	}
 }
 
-func TestMIG(t *testing.T) {
+func TestMIGInstancesAreListed(t *testing.T) {
 	m := newMachine()
 	m.splitCard(1, instance(1, 0, "NVIDIA A100-SXM4-40GB MIG 1g.5gb", 4864*mib), nil, instance(1, 2, "NVIDIA A100-SXM4-40GB", 19968*mib))
 	m.splitCard(2) // in MIG mode without instances
@@ -166,7 +166,7 @@ func TestMIG(t *testing.T) {
 	}
 	one, three := devices[1], devices[2]
 	if one.UUID != "MIG-1-0" || one.Parent != "GPU-1" || one.Class != "a100-40gb-mig-1g.5gb" || one.Memory != job.Size(4864*mib) || one.Index != 1 {
-		t.Errorf("instance %+v", one)
+		t.Errorf("instance %+v, want MIG-1-0 of GPU-1", one)
 	}
 	if three.UUID != "MIG-1-2" || three.Class != "a100-40gb-mig-3g.20gb" {
 		t.Errorf(`an instance that the library does not name: %+v, want UUID "MIG-1-2" and Class "a100-40gb-mig-3g.20gb"`, three)
@@ -174,20 +174,20 @@ func TestMIG(t *testing.T) {
 	for _, l := range one.Links {
 		switch {
 		case l.Kind == gpu.LinkNVLink, l.To == three.UUID && l.Kind != gpu.LinkBoard, l.To == "GPU-0" && l.Kind != gpu.LinkSwitch:
-			t.Errorf("an instance's link %+v", l)
+			t.Errorf("an instance has the wrong link %+v", l)
 		}
 	}
 	if s := statuses[1]; s.UUID != "MIG-1-0" || s.MemoryUsed != job.Size(13*mib) || s.Utilization != -1 || s.Temperature != 31 || s.Health != gpu.Healthy {
-		t.Errorf("status %+v", s)
+		t.Errorf("status %+v, want the memory of MIG-1-0 and no utilisation", s)
 	}
 	m.devices[1].GetRemappedRowsFunc = func() (int, int, bool, bool, nvml.Return) { return 0, 1, true, false, nvml.SUCCESS }
 	if _, statuses = mustCollect(t, m.collector()); statuses[1].Health != gpu.Unhealthy || statuses[2].Health != gpu.Unhealthy || statuses[0].Health != gpu.Healthy {
-		t.Errorf("instances of an unhealthy card: %+v", statuses[:3])
+		t.Errorf("instances of an unhealthy card: %+v, want them unhealthy", statuses[:3])
 	}
 }
 
-// The instances of a card have its device files, and each those of its own capabilities.
-func TestDeviceFilesOfInstances(t *testing.T) {
+// The instances of a card have its device files, and each has those of its own capabilities.
+func TestInstancesHaveTheirDeviceFiles(t *testing.T) {
 	m := newMachine()
 	m.splitCard(1, instance(1, 0, "NVIDIA A100-SXM4-40GB MIG 1g.5gb", 4864*mib), instance(1, 1, "NVIDIA A100-SXM4-40GB MIG 1g.5gb", 4864*mib))
 	c := m.collector()
@@ -221,12 +221,12 @@ func TestDeviceFilesOfInstances(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("%q\nwant %q", got, want)
 	}
-	// An instance whose files are not known would be open to others, or closed to its own task.
+	// An instance whose files are unknown would be open to others, or closed to its own task.
 	m.splitCard(1, instance(1, 4, "NVIDIA A100-SXM4-40GB MIG 1g.5gb", 4864*mib))
 	c.units = nil
 	devices, notes, err := c.list()
 	if err != nil || len(devices) != 7 || len(notes) != 1 || !strings.Contains(notes[0], "gpu1/gi5/access") {
-		t.Errorf("%d devices, %q, %v", len(devices), notes, err)
+		t.Errorf("%d devices, %q, %v, want 7 and a note about the missing file", len(devices), notes, err)
 	}
 }
 
@@ -241,15 +241,15 @@ func (m *machine) recovers(index int, ret nvml.Return, action uint32) {
 	}
 }
 
-// fabric sets what the first card says about the fabric of its NVLink switches.
+// fabric sets what the first card reports about the fabric of its NVLink switches.
 func (m *machine) fabric(state int, status nvml.Return) {
 	m.devices[0].GetGpuFabricInfoFunc = func() (nvml.GpuFabricInfo, nvml.Return) {
 		return nvml.GpuFabricInfo{State: uint8(state), Status: uint32(status)}, nvml.SUCCESS
 	}
 }
 
-// A card alone, which has no NVLink to a switch, needs no fabric.
-func TestFabricOfACardWithoutSwitches(t *testing.T) {
+// A single card without NVLink to a switch needs no fabric.
+func TestCardWithoutSwitchesNeedsNoFabric(t *testing.T) {
 	m := newMachine()
 	m.devices[0].GetNvLinkStateFunc = func(int) (nvml.EnableState, nvml.Return) { return 0, nvml.ERROR_NOT_SUPPORTED }
 	m.fabric(nvml.GPU_FABRIC_STATE_NOT_STARTED, 0)
@@ -258,8 +258,8 @@ func TestFabricOfACardWithoutSwitches(t *testing.T) {
 	}
 }
 
-// Cards that share the memory of the host do not report any, nor do some that are split.
-func TestCardThatReportsNoMemory(t *testing.T) {
+// Cards that share the memory of the host report none, and neither do some split cards.
+func TestCardThatReportsNoMemoryIsListed(t *testing.T) {
 	for _, ret := range []nvml.Return{nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_NO_PERMISSION} {
 		m := newMachine()
 		spoilers["memory"](m, ret)
@@ -267,7 +267,7 @@ func TestCardThatReportsNoMemory(t *testing.T) {
 		m.splitCard(1, instance(1, 0, "NVIDIA A100-SXM4-40GB MIG 1g.5gb", 4864*mib))
 		devices, statuses := mustCollect(t, m.collector())
 		if len(devices) != 8 || devices[0].Memory != 0 || devices[0].Class != "a100-40gb" || statuses[0].Health != gpu.Healthy {
-			t.Errorf("%s: %d devices, the first %+v, %+v", ret, len(devices), devices[0], statuses[0])
+			t.Errorf("%s: %d devices, the first %+v, %+v, want 8, healthy and without memory", ret, len(devices), devices[0], statuses[0])
 		}
 		if mig := devices[1]; mig.UUID != "MIG-1-0" || mig.Memory != job.Size(4864*mib) || mig.Class != "a100-40gb-mig-1g.5gb" {
 			t.Errorf(`%s: instance of a card without memory: %+v, want UUID "MIG-1-0", Memory %v and Class "a100-40gb-mig-1g.5gb"`, ret, mig, job.Size(4864*mib))
@@ -275,7 +275,7 @@ func TestCardThatReportsNoMemory(t *testing.T) {
 	}
 }
 
-// The library tells neither the UUID nor more of a lost card.
+// The library tells neither the UUID nor anything else of a lost card.
 func TestXidOfALostCardNamesIt(t *testing.T) {
 	gone := func() (string, nvml.Return) { return "", nvml.ERROR_GPU_IS_LOST }
 	for name, c := range map[string]struct {
@@ -319,7 +319,7 @@ func TestXidOfALostCardNamesIt(t *testing.T) {
 	}
 }
 
-func TestHealth(t *testing.T) {
+func TestHealthOfEachCondition(t *testing.T) {
 	for name, c := range map[string]struct {
 		spoil func(*machine)
 		want  gpu.Health
@@ -374,18 +374,18 @@ func TestHealth(t *testing.T) {
 			t.Fatal(err)
 		}
 		if s := statuses[0]; s.Health != c.want || !strings.Contains(s.Detail, c.word) || (s.Detail == "") != (c.want == gpu.Healthy) {
-			t.Errorf("%s: %s, %q", name, s.Health, s.Detail)
+			t.Errorf("%s: %s, %q, want the health and the word of the case", name, s.Health, s.Detail)
 		}
 		if s := statuses[0]; (s.Recovery == gpu.RecoveryNone) != (name == "no recovery needed") {
-			t.Errorf("%s: recovery %q", name, s.Recovery)
+			t.Errorf("%s: recovery %q, want none exactly if none is needed", name, s.Recovery)
 		}
 		if name == "ecc alone" && statuses[0].ECC != 2 {
-			t.Errorf("%d ECC errors", statuses[0].ECC)
+			t.Errorf("%d ECC errors, want 2", statuses[0].ECC)
 		}
 	}
 }
 
-func TestProcesses(t *testing.T) {
+func TestProcessesOfADevice(t *testing.T) {
 	m := newMachine()
 	m.devices[0].MemoryInfo.Used = 10_590 * mib
 	m.devices[0].GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) {
@@ -401,18 +401,18 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-func TestDeviceThatCannotBeListed(t *testing.T) {
+func TestDeviceThatCannotBeListedIsLeftOut(t *testing.T) {
 	m := newMachine()
 	m.devices[4].GetUUIDFunc = func() (string, nvml.Return) { return "", nvml.ERROR_GPU_IS_LOST }
 	devices, notes, err := m.collector().list()
 	if err != nil || len(devices) != 7 || len(notes) != 1 || !strings.HasPrefix(notes[0], "GPU 4: its UUID") {
-		t.Errorf("%d devices, %v, %v", len(devices), notes, err)
+		t.Errorf("%d devices, %v, %v, want 7 and a note about GPU 4", len(devices), notes, err)
 	}
 	for _, d := range m.devices {
 		d.GetUUIDFunc = m.devices[4].GetUUIDFunc
 	}
 	if devices, _, err := m.collector().list(); err == nil {
-		t.Errorf("%d devices and no error", len(devices))
+		t.Errorf("%d devices and no error, want an error", len(devices))
 	}
 	m.DeviceGetCountFunc = func() (int, nvml.Return) { return 0, nvml.ERROR_UNKNOWN }
 	if _, _, err := m.collector().list(); !errors.Is(err, nvml.ERROR_UNKNOWN) {
@@ -420,7 +420,7 @@ func TestDeviceThatCannotBeListed(t *testing.T) {
 	}
 }
 
-// A card that is lost is listed as before, and its status says that it is lost.
+// A lost card is listed as before, and its status says that it is lost.
 func TestLostCardStaysListed(t *testing.T) {
 	m := newMachine()
 	c := m.collector()
@@ -435,11 +435,11 @@ func TestLostCardStaysListed(t *testing.T) {
 		t.Fatalf("%d devices, %v, %v, want no error, 8 and 2 of them", len(devices), notes, err)
 	}
 	if statuses, err := c.status(); err != nil || statuses[4].Health != gpu.Unhealthy || statuses[4].Known() || statuses[3].Health != gpu.Healthy {
-		t.Errorf("statuses %+v, %v", statuses, err)
+		t.Errorf("statuses %+v, %v, want GPU 4 unhealthy without values", statuses, err)
 	}
 }
 
-func TestHelloNamesCause(t *testing.T) {
+func TestHelloNamesTheCauseOfAFailure(t *testing.T) {
 	for name, c := range map[string]struct {
 		spoil func(*machine)
 		want  string
@@ -477,7 +477,7 @@ func TestMockFulfilsContract(t *testing.T) {
 				d, log := stage(t, p)
 				gputest.TestDriver(t, d)
 				if p.starts != 1 || lines(log) != 0 {
-					t.Errorf("%d children, log: %s", p.starts, log)
+					t.Errorf("%d children, want 1 and no log: %s", p.starts, log)
 				}
 			})
 		})
@@ -496,7 +496,7 @@ func TestXidsAreReported(t *testing.T) {
 		m.events <- nvml.EventData{Device: m.devices[6], EventType: nvml.EventTypeXidCriticalError, EventData: 79}
 		m.events <- nvml.EventData{EventType: nvml.EventTypeXidCriticalError, EventData: 48}
 		if f := <-faults; f.UUID != "GPU-6" || f.Code != 79 || f.At.IsZero() {
-			t.Errorf("fault %+v", f)
+			t.Errorf("fault %+v, want xid 79 of GPU-6", f)
 		}
 		if f := <-faults; f.UUID != "" || f.Code != 48 {
 			t.Errorf("fault %+v, want UUID none and Code 48", f)
@@ -504,7 +504,7 @@ func TestXidsAreReported(t *testing.T) {
 	})
 }
 
-func TestHungCall(t *testing.T) {
+func TestHungCallIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine()
 		p := m.agent(t)

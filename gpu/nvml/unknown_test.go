@@ -2,7 +2,7 @@
 
 package nvml
 
-// What cannot be read is unknown, not zero: each call of the library is tried with each error.
+// A value that cannot be read is unknown, not zero: each call of the library is tried with each error.
 
 import (
 	"testing"
@@ -42,7 +42,7 @@ var spoilers = map[string]func(m *machine, ret nvml.Return){
 	"value of the recovery": func(m *machine, ret nvml.Return) { m.recovers(0, ret, 0) },
 }
 
-func TestEachCallFailsInEachWay(t *testing.T) {
+func TestValueThatCannotBeReadIsUnknown(t *testing.T) {
 	want := map[nvml.Return]gpu.Health{
 		nvml.ERROR_NOT_SUPPORTED: gpu.Healthy, nvml.ERROR_NO_PERMISSION: gpu.Healthy, nvml.ERROR_FUNCTION_NOT_FOUND: gpu.Healthy,
 		nvml.ERROR_UNKNOWN: gpu.Unknown, nvml.ERROR_TIMEOUT: gpu.Unknown, nvml.ERROR_IN_USE: gpu.Unknown, nvml.ERROR_MEMORY: gpu.Unknown,
@@ -64,13 +64,13 @@ func TestEachCallFailsInEachWay(t *testing.T) {
 			}
 			s := all[0]
 			if s.Health != health || (s.Detail == "") != (health == gpu.Healthy) || all[1].Health != gpu.Healthy {
-				t.Errorf("%s fails with %s: %s, %q; the next device is %s", name, ret, s.Health, s.Detail, all[1].Health)
+				t.Errorf("%s fails with %s: %s, %q; the next device is %s, want only this one affected", name, ret, s.Health, s.Detail, all[1].Health)
 			}
 			if bare := gpu.NotKnown(s.UUID, s.Detail); health == gpu.Unknown && (s.MemoryUsed != bare.MemoryUsed || s.Utilization != -1 || s.Temperature != 0 || s.PowerMilli != 0) {
-				t.Errorf("%s fails with %s: numbers of a device of unknown health: %+v", name, ret, s)
+				t.Errorf("%s fails with %s: a device of unknown health has numbers: %+v", name, ret, s)
 			}
 			if health == gpu.Unhealthy && (s.Known() || s.MemoryUsed != 0) {
-				t.Errorf("%s fails with %s: what was not read counts as read: %+v", name, ret, s)
+				t.Errorf("%s fails with %s: a value that was not read counts as read: %+v", name, ret, s)
 			}
 		}
 	}

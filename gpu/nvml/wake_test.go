@@ -1,6 +1,6 @@
 package nvml
 
-// Each card has a deadline of its own.
+// Each card has its own deadline.
 
 import (
 	"slices"
@@ -15,7 +15,7 @@ import (
 
 var eightGPUs = gputest.Devices(8, "GPU", "NVIDIA H100 80GB HBM3", 80<<30)
 
-// slowly answers like a child whose cards take this long, one after another; 0: for ever.
+// slowly answers like a child whose cards take this long, one after another; 0 means for ever.
 func (p *play) slowly(wake func(card int) time.Duration, status func(card int) time.Duration) func(life) {
 	return func(l life) {
 		l.say(p.t, message{Hello: &hello{}})
@@ -58,10 +58,10 @@ func TestEightSleepingGPUsAreListed(t *testing.T) {
 			began := time.Now()
 			mustList(t, d, 8)
 			if took := time.Since(began); took != 8*each || p.starts != 1 || lines(log) != 0 {
-				t.Errorf("%s each: %s, %d children, log: %s", each, took, p.starts, log)
+				t.Errorf("%s each: %s, %d children, want 8 times as long, 1 child and no log: %s", each, took, p.starts, log)
 			}
 			if got := health(t, d); strings.Count(got, "healthy") != 8 {
-				t.Errorf("health %s", got)
+				t.Errorf("health %s, want 8 healthy", got)
 			}
 		})
 	}
@@ -85,7 +85,7 @@ func TestGPUThatDoesNotWakeIsLeftOut(t *testing.T) {
 		time.Sleep(minPause)
 		mustList(t, d, 7)
 		if got := health(t, d); strings.Count(got, "healthy") != 7 || p.starts != 2 {
-			t.Errorf("health %s, %d children", got, p.starts)
+			t.Errorf("health %s, %d children, want 7 healthy and 2", got, p.starts)
 		}
 		wakes = true
 		time.Sleep(minSkip)
@@ -93,8 +93,8 @@ func TestGPUThatDoesNotWakeIsLeftOut(t *testing.T) {
 	})
 }
 
-// A card that hangs is unknown alone.
-func TestOneOfEightHangs(t *testing.T) {
+// If one card hangs, only this card is unknown.
+func TestOnlyTheGPUThatHangsIsUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &play{}
 		hangs := true
@@ -107,29 +107,29 @@ func TestOneOfEightHangs(t *testing.T) {
 		d, _ := stage(t, p)
 		mustList(t, d, 8)
 		if got := health(t, d); strings.Count(got, "unknown") != 8 {
-			t.Errorf("while it hangs: %s", got)
+			t.Errorf("while it hangs: %s, want 8 unknown", got)
 		}
 		time.Sleep(minPause)
 		statuses, err := d.Status(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		mustList(t, d, 8) // nobody knows that it is gone
+		mustList(t, d, 8) // nobody knows yet that it has gone
 		for i, s := range statuses {
 			if want := i != 5; want != (s.Health == gpu.Healthy) || !want && s.Detail != "it does not answer" {
-				t.Errorf("GPU %d: %s, %s", i, s.Health, s.Detail)
+				t.Errorf("GPU %d: %s, %s, want only GPU 5 without an answer", i, s.Health, s.Detail)
 			}
 		}
 		hangs = false
 		time.Sleep(maxSkip)
 		mustList(t, d, 8)
 		if got := health(t, d); strings.Count(got, "healthy") != 8 {
-			t.Errorf("once it answers: %s", got)
+			t.Errorf("once it answers: %s, want 8 healthy", got)
 		}
 	})
 }
 
-// Over hours a card that hangs for good is tried less and less often, in whichever call it hangs.
+// A card that hangs for good is tried less and less often over hours, in whichever call it hangs.
 func TestTriesOfAHungGPUAreBounded(t *testing.T) {
 	hangs := func(card int) time.Duration {
 		if card == 5 {

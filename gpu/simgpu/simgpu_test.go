@@ -15,7 +15,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-func TestContract(t *testing.T) {
+func TestSimulatedDriverFulfilsContract(t *testing.T) {
 	for _, spec := range []string{"sim:8xH100-80GB", "sim:16xB200", "sim:4xH100-80GB,2xT4-16GB", "sim:8xL40S", "sim:T4", "sim:2xMI300X-192GB", "sim:64xA100-80GB"} {
 		t.Run(spec, func(t *testing.T) {
 			d, err := Parse(spec, "host")
@@ -40,7 +40,7 @@ func list(t *testing.T, spec, seed string) []gpu.Device {
 	return devices
 }
 
-func TestParse(t *testing.T) {
+func TestSpecsAreParsed(t *testing.T) {
 	for spec, want := range map[string]string{
 		"sim:2xH100-80GB":            "h100-80gb h100-80gb",
 		"sim:h200":                   "h200-141gb",
@@ -74,22 +74,22 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestUUIDsStay(t *testing.T) {
+func TestUUIDsSurviveARestart(t *testing.T) {
 	a, again, other := list(t, "sim:2xH100", "amy"), list(t, "sim:2xH100", "amy"), list(t, "sim:2xH100", "bob")
 	if a[0].UUID != again[0].UUID || a[1].UUID != again[1].UUID {
 		t.Error("the UUID differs after a restart")
 	}
 	if a[0].UUID == other[0].UUID || a[0].UUID == a[1].UUID {
-		t.Error("two devices have one UUID")
+		t.Error("two devices have the same UUID")
 	}
 }
 
-func TestLinks(t *testing.T) {
+func TestSimulatedLinks(t *testing.T) {
 	mixed := list(t, "sim:4xH100-80GB,2xT4-16GB", "host")
 	for _, l := range mixed[0].Links {
 		nv := slices.ContainsFunc(mixed[:4], func(d gpu.Device) bool { return d.UUID == l.To })
 		if nv != (l.Kind == gpu.LinkNVLink) {
-			t.Errorf("H100 to %s: %s", l.To, l.Kind)
+			t.Errorf("H100 to %s: %s, want NVLink to another H100 only", l.To, l.Kind)
 		}
 	}
 	kinds := map[gpu.LinkKind]int{}
@@ -97,7 +97,7 @@ func TestLinks(t *testing.T) {
 		kinds[l.Kind]++
 	}
 	if fmt.Sprint(kinds) != "map[bridge:2 switch:1 system:4]" {
-		t.Errorf("eight cards over two sockets: %v", kinds)
+		t.Errorf("eight cards over two sockets: %v, want 2 bridge, 1 switch and 4 system", kinds)
 	}
 	p, err := gpu.NewPool(mixed)
 	if err != nil {
@@ -119,7 +119,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-func TestFaultScript(t *testing.T) {
+func TestFaultScriptIsCarriedOut(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "faults")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
@@ -148,11 +148,11 @@ func TestFaultScript(t *testing.T) {
 		t.Errorf(`status %+v, want Health %v, Detail "fell over (simulated)" and Recovery %v`, s, gpu.Unhealthy, gpu.RecoveryReset)
 	}
 	if s := all[0]; s.ECC != 3 || s.MemoryUsed != 10<<30 || len(s.Processes) != 1 || s.Health != gpu.Healthy {
-		t.Errorf("status %+v", s)
+		t.Errorf("status %+v, want the values of the script", s)
 	}
 	stop()
 	if _, open := <-faults; open {
-		t.Error("a fault after the end")
+		t.Error("got a fault after the end")
 	}
 	gputest.TestDriver(t, d)
 }

@@ -20,7 +20,7 @@ func devices(n int, class string, memory job.Size) []gpu.Device {
 	return out
 }
 
-func TestClassOf(t *testing.T) {
+func TestClassOfEachNeed(t *testing.T) {
 	for _, c := range []struct {
 		need job.Resources
 		want string
@@ -47,13 +47,13 @@ func TestClassOf(t *testing.T) {
 	}
 }
 
-func TestClassesOfHostWithoutWorker(t *testing.T) {
+func TestHostWithoutWorkerHasNoClasses(t *testing.T) {
 	if got := Classes(Profile{CPUs: 64}); got != nil {
 		t.Errorf("a host that runs no tasks advertises %v", got)
 	}
 }
 
-// A host that can serve a request advertises the class that the request looks up.
+// A host that can serve a request advertises the class in which the request searches.
 func TestHostThatFitsAdvertisesTheClass(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := Profile{
@@ -83,9 +83,9 @@ func TestHostThatFitsAdvertisesTheClass(t *testing.T) {
 			}
 		}
 		if class := ClassOf(need); !slices.Contains(classes, class) {
-			t.Fatalf("%+v fits but %s is not among %v", need, class, classes)
+			t.Fatalf("%+v fits, but %s is not among %v", need, class, classes)
 		}
-		for k, v := range p.Labels { // not all fit into what is advertised
+		for k, v := range p.Labels { // not all of them fit into what is advertised
 			if all := AllClasses(p); !slices.Contains(all, LabelClass(k, v)) {
 				t.Fatalf("the label %s=%s is not among %v", k, v, all)
 			}
@@ -94,8 +94,8 @@ func TestHostThatFitsAdvertisesTheClass(t *testing.T) {
 }
 
 // A MIG instance serves a request that names it, by any of its names, and a request for any GPU. It is never one of
-// several devices, and never stands for the whole GPU that it is a part of.
-func TestMIGInstanceMeets(t *testing.T) {
+// several devices, and never counts as the whole GPU.
+func TestMIGInstanceMeetsItsNamesAndAnyGPU(t *testing.T) {
 	d := gpu.Device{
 		UUID: "MIG-1", Parent: "GPU-1", Model: "NVIDIA H100 80GB HBM3 MIG 1g.10gb", Class: "h100-80gb-mig-1g.10gb", Memory: 10 << 30,
 	}
@@ -127,13 +127,13 @@ func TestMIGInstanceMeets(t *testing.T) {
 }
 
 // A host can be found by its name, even if its other classes reach MaxClasses.
-func TestClassOfName(t *testing.T) {
+func TestHostIsFoundByItsName(t *testing.T) {
 	p := Profile{Worker: true, Name: "n7", CPUs: 256, Memory: 2048e9, GPUs: devices(16, "h100-80gb-pcie-1", 80e9), Labels: map[string]string{}}
 	for i := range MaxLabels {
 		p.Labels[fmt.Sprint("k", i)] = "v"
 	}
 	if classes := Classes(p); !slices.Contains(classes, NameClass("n7")) || len(classes) > MaxClasses {
-		t.Errorf("classes %v do not have %s", classes, NameClass("n7"))
+		t.Errorf("classes %v, want few, with %s", classes, NameClass("n7"))
 	}
 }
 
@@ -162,8 +162,8 @@ func TestGPUMeetsOneOfSeveralModels(t *testing.T) {
 	}
 }
 
-// An unusual architecture is a class. A host with strange names advertises no class that others would refuse.
-func TestOddClasses(t *testing.T) {
+// An unusual architecture is a class. A host with unusual names advertises no class that others would refuse.
+func TestUnusualNamesGiveValidClasses(t *testing.T) {
 	p := Profile{Worker: true, Name: "n", Arch: "arm64", Labels: map[string]string{
 		strings.Repeat("k", job.MaxName): strings.Repeat("v", job.MaxName), "rack": "r1",
 	}, GPUs: []gpu.Device{{UUID: "a", Class: "h\u00e9 100"}}}
@@ -173,7 +173,7 @@ func TestOddClasses(t *testing.T) {
 	}
 	for _, c := range classes {
 		if !IsClass(c) {
-			t.Errorf("class %q", c)
+			t.Errorf("%q is advertised and is not a class", c)
 		}
 	}
 	p.Arch = "amd64"

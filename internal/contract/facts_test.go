@@ -8,7 +8,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// linked are n devices with links of a kind between some pairs.
+// linked returns n devices with links of this kind between some pairs.
 func linked(n int, kind gpu.LinkKind, pairs ...[2]int) []gpu.Device {
 	out := devices(n, "h100-80gb", 80e9)
 	link := func(from, to int) {
@@ -21,7 +21,7 @@ func linked(n int, kind gpu.LinkKind, pairs ...[2]int) []gpu.Device {
 	return out
 }
 
-func TestNVLinkFact(t *testing.T) {
+func TestNVLinkIsTheLargestIsland(t *testing.T) {
 	bridged := linked(4, gpu.LinkNVLink, [2]int{0, 1}, [2]int{2, 3})
 	for _, c := range []struct {
 		name    string
@@ -45,7 +45,7 @@ func TestNVLinkFact(t *testing.T) {
 	}
 }
 
-func TestFactsOfDevices(t *testing.T) {
+func TestFactsDescribeTheDevices(t *testing.T) {
 	p := Profile{Name: "n", Arch: "arm64", OS: "linux", CPUs: 8, Memory: 1 << 30, Labels: map[string]string{"rack": "r1"}, GPUs: []gpu.Device{
 		{UUID: "a", Class: "h100-80gb", Memory: 80e9, Compute: "9.0", Driver: "550.54.15"},
 		{UUID: "b", Class: "t4", Memory: 16e9, Compute: "7.5", Driver: "simulated"},
@@ -70,7 +70,7 @@ func TestFactsOfDevices(t *testing.T) {
 	}
 }
 
-func TestFencingFact(t *testing.T) {
+func TestFactOfFencing(t *testing.T) {
 	for f, want := range map[job.Fencing]job.Truth{
 		{}: job.Unknown, {Certain: true}: job.Unknown, {Boot: "b"}: job.No, {Certain: true, Boot: "b"}: job.Yes,
 	} {

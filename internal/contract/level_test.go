@@ -10,7 +10,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-func TestLevels(t *testing.T) {
+func TestLevelOfEachKindOfWork(t *testing.T) {
 	for _, c := range []struct {
 		work contract.Work
 		want int
@@ -39,8 +39,9 @@ func TestLevels(t *testing.T) {
 	}
 }
 
-// The present level of an attempt moves one way only, is asked for seldom, and is 0 for MinRun, whatever its owner said.
-func TestPresentLevels(t *testing.T) {
+// The present level of an attempt changes in one direction only, is computed rarely, and is 0 for MinRun, whatever its
+// owner said.
+func TestPresentLevelMovesOneWay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := contract.Work{By: contract.OrderBy(rapid.IntRange(0, 2).Draw(t, "by"))}
 		if w.By != contract.ByAge {
@@ -58,10 +59,10 @@ func TestPresentLevels(t *testing.T) {
 			case level < 0 || level > contract.MaxLevel || keeps < 0:
 				t.Fatalf("after %s: level %d for %s, want at least 0, at most %v and at least 0", ran, level, keeps, contract.MaxLevel)
 			case ran < contract.MinRun && w.By != contract.ByAge && level > 0 && offered >= w.Level():
-				t.Fatalf("after %s it could be ended: level %d", ran, level)
+				t.Fatalf("after %s the attempt could be preempted: level %d, want 0", ran, level)
 			case ran > contract.MinRun && w.By == contract.ByAttained && level < was,
 				ran > contract.MinRun && w.By == contract.ByRemaining && level > was:
-				t.Fatalf("level %d after %d, at %s", level, was, ran)
+				t.Fatalf("level %d after %d, at %s, want it to change in one direction", level, was, ran)
 			case looks > 300:
 				t.Fatalf("looked at %d times in %s, want at most 300", looks, ran)
 			}
@@ -73,8 +74,8 @@ func TestPresentLevels(t *testing.T) {
 	})
 }
 
-// A task that waited long keeps its place until it has had as much again.
-func TestLevelAfterALongWait(t *testing.T) {
+// A task that waited for long keeps its place until it has had as much again.
+func TestTaskKeepsItsLevelAfterALongWait(t *testing.T) {
 	w := contract.Work{By: contract.ByAttained, Time: 100 * time.Hour}
 	for ran, want := range map[time.Duration]int{0: 0, time.Hour: 0, 24 * time.Hour: 0, 26 * time.Hour: 7} {
 		if got, _ := w.Present(0, 4000, ran); got != want {

@@ -8,7 +8,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-func TestNever(t *testing.T) {
+func TestNeverNamesTheLimit(t *testing.T) {
 	l := &UserLimits{
 		PerUser: Limit{LimitGPUs: 4, LimitCPUs: 8, LimitMemory: 8 << 30, LimitPriority: 50},
 		Users:   map[string]Limit{"ada": {LimitGPUs: 6}, "bob": {LimitTasks: 0}, "root": {LimitPriority: 100}},
@@ -35,19 +35,19 @@ func TestNever(t *testing.T) {
 		}
 	}
 	if why := l.NeverOf("eve", 51); why != "priority 51 of user eve is above 50, the highest here (limits.per_user.priority)" || l.NeverOf("root", 100) != "" || l.NeverOf("eve", 50) != "" {
-		t.Errorf("priorities: %q", why)
+		t.Errorf("priorities: %q, want the limit named for eve above 50 only", why)
 	}
 	if why := l.ToMember(40).NeverOf("eve", 41); !strings.Contains(why, "above 40") || l.ToMember(40).NeverOf("eve", 40) != "" || l.ToMember(100) != l {
-		t.Errorf("what a member may offer: %q", why)
+		t.Errorf("what a member may offer: %q, want at most 40", why)
 	}
 	var none *UserLimits
 	if none.Never("eve", job.Resources{GPUs: 99}) != "" || none.NeverOf("eve", 100) != "" || none.ToMember(1) != nil {
-		t.Error("a host that tells no limits has some")
+		t.Error("a host without reported limits has some")
 	}
 }
 
-// A host with very many users tells some of them. Nothing is known of the others then.
-func TestLimitsAreBounded(t *testing.T) {
+// A host with very many users reports the limits of some of them. Those of the others are unknown.
+func TestReportedLimitsAreBounded(t *testing.T) {
 	l := &UserLimits{PerUser: Limit{LimitGPUs: 4}, Users: map[string]Limit{}}
 	for i := range 200 {
 		l.Users[fmt.Sprintf("u%04d", i)] = Limit{LimitGPUs: int64(i)}
@@ -60,10 +60,10 @@ func TestLimitsAreBounded(t *testing.T) {
 	}
 	b := l.Bounded()
 	if len(b.Users) > MaxLimitedUsers || b.Size() > MaxLimits || !b.More || len(b.Users) < 100 {
-		t.Fatalf("%d users in %d bytes, more: %t", len(b.Users), b.Size(), b.More)
+		t.Fatalf("%d users in %d bytes, more: %t, want as many as fit", len(b.Users), b.Size(), b.More)
 	}
 	if why := b.Never("u0007", job.Resources{GPUs: 8}); why == "" {
-		t.Error("the limit of a user that is told does not count")
+		t.Error("the limit of a reported user does not count")
 	}
 	if why := b.Never("u1999", job.Resources{GPUs: 5}) + b.Never("eve", job.Resources{GPUs: 5}); why != "" {
 		t.Errorf("of a user that is not told: %s, want none", why)

@@ -7,8 +7,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Who may have which priority, where jobs are submitted and where offers arrive, and which setting says so.
-func TestPriorities(t *testing.T) {
+// Which priority a user may have, where jobs are submitted and where offers arrive, and which setting decides that.
+func TestHighestPriorityOfEachUser(t *testing.T) {
 	p := &Priorities{
 		PerUser: 50, Users: map[string]int{"bea": 80, "eve": 10}, Operators: []string{Root, "own"},
 		PerMember: 90, Members: map[job.Peer]int{"friend": 60},
@@ -56,24 +56,25 @@ func TestPriorities(t *testing.T) {
 			t.Errorf("%+v: a job of the highest priority is refused: %s, want none", c, why)
 		}
 		if why := p.Exceeds(c.user, c.most+1); c.most < job.MaxPriority && !strings.Contains(why, c.setting) {
-			t.Errorf("%+v: a job of a higher one: %q", c, why)
+			t.Errorf("%+v: a job with a higher priority: %q, want the setting named", c, why)
 		}
 	}
 	var none *Priorities
 	if none.Exceeds("ada", 100) != "" || none.Declines("other", &Offer{User: "ada", Priority: 100}) != "" {
-		t.Error("without limits something is refused")
+		t.Error("without limits a priority is refused")
 	}
 }
 
-// An overdue task goes before all of users with the same highest priority, and after all of a higher one by age.
+// An overdue task ranks before all tasks of users with the same highest priority, and after all with a higher one by
+// age.
 func TestOverdueStaysBelowHigherPriorities(t *testing.T) {
 	for most := range job.MaxPriority {
 		x := Precedence(Overdue(most))
 		if x <= Precedence(most, 0) || x >= Precedence(most+1, 0) {
-			t.Errorf("at most %d: %d is not between %d and %d", most, x, Precedence(most, 0), Precedence(most+1, 0))
+			t.Errorf("at most %d: precedence %d, want between %d and %d", most, x, Precedence(most, 0), Precedence(most+1, 0))
 		}
 	}
 	if Precedence(Overdue(job.MaxPriority)) != MaxPrecedence {
-		t.Error("at the highest priority it is not the first")
+		t.Error("an overdue task of the highest priority does not rank first")
 	}
 }

@@ -57,29 +57,29 @@ func TestYAMLAndJSONMeanTheSame(t *testing.T) {
 	}
 }
 
-func TestDefaults(t *testing.T) {
+func TestMissingFieldsHaveTheirDefaults(t *testing.T) {
 	s, err := one("j", []byte("command: [a]\nresources: {gpus: 1}\n"))
 	if err != nil || s.Priority != 50 || !s.Requeue || s.Resources.CPUs != 1 {
-		t.Errorf("%+v, %v", s, err)
+		t.Errorf("%+v, %v, want no error, priority 50, a requeue and 1 CPU", s, err)
 	}
 	if s, err = one("j", []byte("command: [a]\npriority: 0\nrequeue: false\n")); err != nil || s.Priority != 0 || s.Requeue {
-		t.Errorf("%+v, %v", s, err)
+		t.Errorf("%+v, %v, want no error, priority 0 and no requeue", s, err)
 	}
 }
 
-func TestBegin(t *testing.T) {
+func TestBeginTimesAreParsed(t *testing.T) {
 	at := time.Date(2026, 12, 1, 8, 0, 0, 0, time.UTC)
 	for _, text := range []string{"2026-12-01T08:00:00Z", "'2026-12-01T08:00:00Z'", `"2026-12-01T10:00:00+02:00"`, "2026-12-01T10:00:00+02:00"} {
 		for _, format := range []string{"command: [a]\nbegin: %s\n", "{command: [a], begin: %s}"} {
 			s, err := one("j", fmt.Appendf(nil, format, text))
 			if err != nil || s.Begin == nil || !s.Begin.Equal(at) {
-				t.Errorf("%s: %v, %v", text, s.Begin, err)
+				t.Errorf("%s: %v, %v, want the time", text, s.Begin, err)
 			}
 		}
 	}
 }
 
-func TestWholeNumbers(t *testing.T) {
+func TestWholeNumbersAreRequired(t *testing.T) {
 	for text, want := range map[string]int{"2": 2, "2.0": 2, "0x10": 16, "1e2": 100, "'3'": 3, "&x 4": 4} {
 		if s, err := one("j", []byte("command: [a]\nretries: "+text+"\n")); err != nil || s.Retries != want {
 			t.Errorf("retries: %s: %d, %v, want no error and %v", text, s.Retries, err, want)
@@ -87,7 +87,7 @@ func TestWholeNumbers(t *testing.T) {
 	}
 }
 
-func TestByteOrderMark(t *testing.T) {
+func TestByteOrderMarkIsSkipped(t *testing.T) {
 	if s, err := one("j", []byte("\ufeffcommand: [a]\r\npriority: 7\r\n")); err != nil || s.Priority != 7 {
 		t.Errorf("%+v, %v, want no error and Priority 7", s, err)
 	}
@@ -148,17 +148,17 @@ func FuzzParse(f *testing.F) {
 		file, err := Parse("j", text)
 		if err != nil {
 			if strings.Contains(err.Error(), "\n") {
-				t.Errorf("more than one line: %q", err)
+				t.Errorf("error %q, want one line", err)
 			}
 			return
 		}
 		order, err := file.Order()
 		if err != nil || len(order) != len(file.Jobs) || len(order) == 0 {
-			t.Errorf("%d jobs, order %v, %v", len(file.Jobs), order, err)
+			t.Errorf("%d jobs, order %v, %v, want all of them in order", len(file.Jobs), order, err)
 		}
 		for i, j := range file.Jobs {
 			if err := j.Spec.ValidateDraft(); err != nil {
-				t.Errorf("took a spec that does not validate: %v", err)
+				t.Errorf("accepted a spec that is not valid: %v", err)
 			}
 			for k := range j.Depends.Terms {
 				_ = file.LineOf(i, k)
@@ -184,7 +184,7 @@ array: 0-9
 dependency: ["afterok:prepare,afterany:last"]
 `
 
-func TestSeveralJobs(t *testing.T) {
+func TestSeveralJobsInOneFile(t *testing.T) {
 	f, err := Parse("p", []byte(pipeline))
 	if err != nil {
 		t.Fatal(err)
@@ -204,7 +204,7 @@ func TestSeveralJobs(t *testing.T) {
 		t.Errorf(`lines %s, want "job file p:5 job file p:6 job file p:15"`, got)
 	}
 	if i, there := f.Named("train"); i != 2 || !there {
-		t.Errorf("train is %d, %v", i, there)
+		t.Errorf("train is %d, %v, want 2", i, there)
 	}
 	if _, there := f.Named(""); there {
 		t.Error("a job without a name was found")
@@ -240,7 +240,7 @@ func TestSeveralJobsAreChecked(t *testing.T) {
 		t.Errorf("jobs without names: %v", err)
 	}
 	if f, err := Parse("j", []byte(`{"name": "a", "command": ["x"]}`+"\n---\n"+`{"name": "b", "command": ["y"],`+"\n"+`"dependency": ["afterok:a"]}`)); err != nil || f.LineOf(1, 0) != "job file j:4" {
-		t.Errorf("JSON: %v", err)
+		t.Errorf("JSON: %v, want no error and line 4", err)
 	}
 	chain := doc("n0", "")
 	for i := 1; i < MaxJobs; i++ {
@@ -251,9 +251,9 @@ func TestSeveralJobsAreChecked(t *testing.T) {
 	}
 }
 
-// TestFilesInDepth reads job files of 200 KB that are nested, or whose aliases stand for much. Each is an error in one line
-// that names the line of the file, and takes little memory.
-func TestFilesInDepth(t *testing.T) {
+// TestHostileFilesAreRefused reads job files of 200 KB that are nested, or whose aliases stand for much more. Each is
+// an error in one line that names the line of the file, and takes little memory.
+func TestHostileFilesAreRefused(t *testing.T) {
 	const size, most = 200 << 10, 100 << 20
 	laughs := "a: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
 	for i := range 9 {
@@ -271,10 +271,10 @@ func TestFilesInDepth(t *testing.T) {
 		_, err := Parse("j", []byte(text))
 		runtime.ReadMemStats(&after)
 		if n := after.TotalAlloc - before.TotalAlloc; n > most {
-			t.Errorf("%s: allocated %d MiB", name, n>>20)
+			t.Errorf("%s: allocated %d MiB, want a few", name, n>>20)
 		}
 		if err == nil || !strings.HasPrefix(err.Error(), "job file j:") || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v, want an error of one line that names the file", name, err)
 		}
 	}
 }

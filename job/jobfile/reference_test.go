@@ -25,14 +25,14 @@ func namesOf(of reflect.Type, within string) (names []string) {
 	return names
 }
 
-// Each field has one row, and each row is of a field.
+// Each field has one row, and each row is about a field.
 func TestReferenceIsComplete(t *testing.T) {
 	want := namesOf(reflect.TypeFor[job.Spec](), "")
 	var got []string
 	for _, f := range Fields() {
 		got = append(got, f.Name)
 		if f.Kind() == "" || !strings.HasSuffix(f.Text, ".") || f.Example == "" {
-			t.Errorf("%+v: kind %q", f, f.Kind())
+			t.Errorf("%+v: kind %q, want a kind, a sentence and an example", f, f.Kind())
 		}
 	}
 	slices.Sort(want)
@@ -42,7 +42,7 @@ func TestReferenceIsComplete(t *testing.T) {
 	}
 }
 
-// needs are the fields that an example needs besides it, as lines of YAML.
+// needs are the fields that an example needs besides its own, as lines of YAML.
 var needs = map[string]string{
 	"args": "script: '#!/bin/sh'", "retry_on": "retries: 1", "signal": "time_limit: 1h", "resources.gpu_model": "resources: {gpus: 1}",
 	"resources.gpu_memory": "resources: {gpus: 1}", "keep_on_bad_exit": "nodes: 2", "ntasks_per_node": "nodes: 2",
@@ -69,7 +69,7 @@ func with(f Field, value string) string {
 	return text
 }
 
-// Every example is valid and sets its field.
+// Each example is valid and sets its field.
 func TestExamplesOfTheReference(t *testing.T) {
 	for _, f := range Fields() {
 		spec, err := one("j", []byte(with(f, f.Example)))
@@ -88,7 +88,7 @@ func TestExamplesOfTheReference(t *testing.T) {
 	}
 }
 
-// The bounds are those of the validation: the largest value is taken, and the next one is not.
+// The bounds are those of the validation: the largest value is accepted, and the next one is not.
 func TestBoundsOfTheReference(t *testing.T) {
 	tried := 0
 	for _, f := range Fields() {
@@ -104,13 +104,13 @@ func TestBoundsOfTheReference(t *testing.T) {
 		}
 		for value, good := range map[string]bool{write(f.Least): true, write(f.Most): true, write(f.Least - 1): false, write(f.Most + 1): false} {
 			if _, err := one("j", []byte(with(f, value))); (err == nil) != good {
-				t.Errorf("%s: %s: %v", f.Name, value, err)
+				t.Errorf("%s: %s: %v, want an error exactly beyond the bounds", f.Name, value, err)
 			}
 		}
 	}
 	for _, f := range Fields() {
 		if (f.Kind() == "whole number") != (f.Most > 0 && f.Kind() != "number" && f.Kind() != "list") {
-			t.Errorf("%s is a %s with the bounds %v to %v", f.Name, f.Kind(), f.Least, f.Most)
+			t.Errorf("%s is a %s with the bounds %v to %v, want bounds exactly for a whole number", f.Name, f.Kind(), f.Least, f.Most)
 		}
 	}
 	if tried < 8 {

@@ -10,7 +10,7 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// size is that of the hostile texts: 200 KB of lists in each other took 6 GB.
+// size is that of the hostile texts: 200 KB of nested lists took 6 GB.
 const size = 200 << 10
 
 func levels(n int) string {
@@ -85,8 +85,8 @@ func numbered(line string) string {
 	return b.String()
 }
 
-// TestBounds parses hostile texts. They are refused with a line, and none takes much memory.
-func TestBounds(t *testing.T) {
+// TestHostileTextsAreRefused parses hostile texts. They are refused with a line, and none takes much memory.
+func TestHostileTextsAreRefused(t *testing.T) {
 	const most = 200 << 20
 	for _, texts := range []map[string]string{hostile, harmless} {
 		for name, text := range texts {
@@ -99,21 +99,21 @@ func TestBounds(t *testing.T) {
 			}
 			runtime.ReadMemStats(&after)
 			if n := after.TotalAlloc - before.TotalAlloc; n > most {
-				t.Errorf("%s: allocated %d MiB", name, n>>20)
+				t.Errorf("%s: allocated %d MiB, want a few", name, n>>20)
 			}
 			own, is := errors.AsType[*Error](err)
 			if _, bad := hostile[name]; bad != is {
-				t.Errorf("%s: %.200v", name, err)
+				t.Errorf("%s: %.200v, want it refused exactly if it is hostile", name, err)
 			}
 			if is && (own.GetToken().Position.Line == 0 || strings.Contains(own.Error(), "\n")) {
-				t.Errorf("%s: %q", name, own.Error())
+				t.Errorf("%s: %q, want one line with a position", name, own.Error())
 			}
 		}
 	}
 }
 
-// TestManyTokens parses a text of too many values for a bound.
-func TestManyTokens(t *testing.T) {
+// TestTokensAreBounded parses a text with more values than a bound.
+func TestTokensAreBounded(t *testing.T) {
 	text := []byte(strings.Repeat("- a\n", 100))
 	if _, err := Parse(text, Bounds{200, 1}); err != nil {
 		t.Errorf("200 tokens: %v", err)
@@ -123,8 +123,8 @@ func TestManyTokens(t *testing.T) {
 	}
 }
 
-// TestDepthOfUsualTexts checks that depth is not counted where there is none.
-func TestDepthOfUsualTexts(t *testing.T) {
+// TestUsualTextsHaveLittleDepth checks that usual texts have no depth.
+func TestUsualTextsHaveLittleDepth(t *testing.T) {
 	list := ""
 	for i := range 200 {
 		list += fmt.Sprintf("job%d:\n  - a: 1\n    b:\n    - c: {d: [e, f]}\n    - &x%d !t g\n  - *x%d\n", i, i, i)
@@ -140,7 +140,7 @@ func TestDepthOfUsualTexts(t *testing.T) {
 	}
 }
 
-// FuzzParse parses any text, and checks that it takes memory only in proportion.
+// FuzzParse parses any text, and checks that its memory is proportional to the text.
 func FuzzParse(f *testing.F) {
 	for _, texts := range []map[string]string{hostile, harmless} {
 		for _, text := range texts {
@@ -161,7 +161,7 @@ func FuzzParse(f *testing.F) {
 		}
 		runtime.ReadMemStats(&after)
 		if n := after.TotalAlloc - before.TotalAlloc; n > most+uint64(len(text))*each {
-			t.Errorf("%d bytes of text took %d MiB", len(text), n>>20)
+			t.Errorf("%d bytes of text took %d MiB, want an amount in proportion", len(text), n>>20)
 		}
 	})
 }
