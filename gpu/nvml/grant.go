@@ -1,6 +1,11 @@
 package nvml
 
 // Grant: what a task gets with its GPUs, or with its share of one.
+//
+// The limits of MPS are variables of the task, which a program can unset. Since release 615 (CUDA 13.4) NVIDIA's driver
+// registers memory with the kernel, which then enforces the limit; see worker/cgroup/devicememory.go. The variables stay
+// set for older kernels and drivers, for the part of the processors, and for containers. A control daemon of MPS for each
+// share would enforce them too, but then only one share could compute at a time.
 
 import (
 	"fmt"
