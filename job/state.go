@@ -125,6 +125,11 @@ const (
 	ReasonStaging                  = "Staging"
 )
 
+// BarringReasons returns the reasons of tasks that cannot start however much capacity is free.
+func BarringReasons() []string {
+	return []string{ReasonDependency, ReasonDependencyNeverSatisfied, ReasonBeginTime, ReasonArrayThrottle}
+}
+
 // ReasonNodeSilent is the reason of an UNREACHABLE task.
 const ReasonNodeSilent = "NodeSilent"
 

@@ -313,7 +313,7 @@ func explanationRows(w *table.Sheet, x api.Explanation, begin *time.Time) {
 			row(w, "reason", "it no longer waits; see: muster show "+name)
 			return
 		}
-		if state == job.Held || slices.Contains(barring, x.Reason) {
+		if state == job.Held || slices.Contains(job.BarringReasons(), x.Reason) {
 			label = "has room"
 		}
 	}
@@ -353,9 +353,6 @@ func clauseRows(w *table.Sheet, clauses []contract.Clause) {
 		}
 	}
 }
-
-// barring are the reasons that keep a task from starting however much capacity is free.
-var barring = []string{job.ReasonDependency, job.ReasonDependencyNeverSatisfied, job.ReasonBeginTime, job.ReasonArrayThrottle}
 
 // startText says when a job should start; empty if there is nothing to say.
 func startText(x api.Explanation, begin *time.Time) string {

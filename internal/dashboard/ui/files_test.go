@@ -13,6 +13,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/musterhq/muster/job"
 )
 
 // code are the files that a browser runs or draws with.
@@ -206,4 +208,28 @@ func TestModulesAreCorrect(t *testing.T) {
 	if err != nil || len(text) > 0 {
 		t.Errorf("esbuild: %v\n%s\nwant 0", err, text)
 	}
+}
+
+// The dashboard has the states and reasons of package job.
+func TestWordsOfJobs(t *testing.T) {
+	text, err := fs.ReadFile(files, "files/states.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := func(begin string, words []string) {
+		if want := begin + " = ['" + strings.Join(words, "', '") + "'];\n"; !bytes.Contains(text, []byte(want)) {
+			t.Errorf("states.js lacks the line %s", want)
+		}
+	}
+	var ended []string
+	for _, s := range job.States() {
+		if s.Ended() {
+			ended = append(ended, string(s))
+		}
+		if want := fmt.Sprintf("'%s']", s.Code()); !bytes.Contains(text, []byte(want)) {
+			t.Errorf("states.js lacks the code %s of %s", s.Code(), s)
+		}
+	}
+	line("const ENDED", ended)
+	line("export const BARRING", job.BarringReasons())
 }

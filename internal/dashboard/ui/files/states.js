@@ -13,7 +13,11 @@ export const NODE = {
   ready: ['●', 'busy'], draining: ['◐', 'warn'], suspect: ['?', 'warn'], lost: ['✕', 'bad'], revoked: ['⊘', 'bad'],
 };
 
-export const ended = (s) => ['SUCCEEDED', 'FAILED', 'CANCELLED', 'TIMEOUT', 'OUT_OF_MEMORY', 'NODE_FAIL', 'PREEMPTED'].includes(s);
+// Package job has these lists, and a test compares them.
+const ENDED = ['SUCCEEDED', 'FAILED', 'CANCELLED', 'TIMEOUT', 'OUT_OF_MEMORY', 'NODE_FAIL', 'PREEMPTED'];
+export const BARRING = ['Dependency', 'DependencyNeverSatisfied', 'BeginTime', 'ArrayThrottle'];
+
+export const ended = (s) => ENDED.includes(s);
 export const running = (s) => ['STARTING', 'RUNNING', 'UNREACHABLE', 'COMPLETING'].includes(s);
 export const waiting = (s) => ['PENDING', 'HELD', 'RESERVED'].includes(s);
 

@@ -6,6 +6,7 @@ import { get, again } from './api.js';
 import { useStore } from './store.js';
 import { place } from './router.js';
 import { State, NodeLink, Failure, Empty, Bar } from './parts.js';
+import { BARRING } from './states.js';
 import { bytes, count, plain, plural, part, time } from './format.js';
 
 export function WhyTab({ job }) {
@@ -33,7 +34,7 @@ export function WhyTab({ job }) {
 
 // barred tells whether a job waits for something else than room.
 function barred(e) {
-  return (e.task_state || e.state) === 'HELD' || (e.state && ['Dependency', 'DependencyNeverSatisfied', 'BeginTime', 'ArrayThrottle'].includes(e.reason));
+  return (e.task_state || e.state) === 'HELD' || (e.state && BARRING.includes(e.reason));
 }
 
 export function Explanation({ e }) {
