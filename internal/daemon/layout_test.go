@@ -45,7 +45,8 @@ var allowedImports = map[string][]string{
 	"scheduler/policy":            {"job", "gpu", "internal/contract", "scheduler/fleet"},
 	"internal/testkit/chromium":   {},
 	"internal/testkit/exetest":    {}, // tests only
-	"internal/logcount":           {},
+	"internal/logcount":           {"internal/ratelimit"},
+	"internal/ratelimit":          {},
 	"internal/testkit/needtest":   {"internal/testkit/chromium"}, // tests only
 	"internal/testkit/logtest":    {},
 	"internal/profile":            {},
@@ -77,8 +78,8 @@ var allowedImports = map[string][]string{
 	"worker/files":                {"job", "internal/upload", "worker", "worker/runner/protocol", "worker/runner/scratch", "worker/runner/spawn", "worker/userfile"},
 	"p2p":                         {"job", "gpu", "internal/contract", "p2p/wirepb"},
 	"p2p/wirepb":                  {},
-	"p2p/session":                 {"job", "gpu", "internal/contract", "internal/fairshare", "p2p", "p2p/wirepb", "internal/timers", "internal/usage"},
-	"p2p/gossip":                  {"job", "p2p", "p2p/wirepb"},
+	"p2p/session":                 {"job", "gpu", "internal/contract", "internal/fairshare", "internal/ratelimit", "p2p", "p2p/wirepb", "internal/timers", "internal/usage"},
+	"p2p/gossip":                  {"internal/ratelimit", "job", "p2p", "p2p/wirepb"},
 	"p2p/peerhttp":                {"job", "p2p"},
 	"p2p/p2ptest":                 {"job", "p2p", "p2p/wirepb"},
 	"dht":                         {"job", "gpu", "internal/contract"},

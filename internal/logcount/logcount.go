@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/musterhq/muster/internal/ratelimit"
 )
 
 // The bounds. At 300 bytes a line, an hour of one kind is 750 KB at most, and later hours 140 KB.
@@ -35,6 +37,9 @@ const (
 	// tellAfter is how long after the first line that was left out the count is written.
 	tellAfter = time.Minute
 )
+
+// ofCauses keeps a flood from having the causes of a kind searched with each of its lines.
+var ofCauses = ratelimit.Rule{Rate: rate.Every(causeEvery), Burst: causeBurst, Most: maxCauses, Sweep: causeEvery}
 
 // Handler passes on lines to another handler, within the bounds. What is made of it by WithAttrs and WithGroup shares them.
 type Handler struct {
@@ -112,9 +117,8 @@ type place map[string]*kind
 // kind is the lines of one place with one message.
 type kind struct {
 	all    *rate.Limiter
-	causes map[string]*rate.Limiter
-	swept  time.Time // when the causes of which no line came lately were last forgotten
-	left   int       // lines that were left out since tell
+	causes *ratelimit.Keys[string]
+	left   int // lines that were left out since tell
 	level  slog.Level
 	last   string // the cause of the newest of them
 	msg    string
@@ -160,7 +164,7 @@ func (c *counts) kindOf(r *slog.Record) *kind {
 			return k
 		}
 	}
-	k = &kind{all: rate.NewLimiter(rate.Every(kindEvery), kindBurst), causes: map[string]*rate.Limiter{}}
+	k = &kind{all: rate.NewLimiter(rate.Every(kindEvery), kindBurst), causes: ratelimit.New[string](ofCauses)}
 	p[msg] = k
 	return k
 }
@@ -170,23 +174,7 @@ func (k *kind) of(cause string, now time.Time) *rate.Limiter {
 	if cause == "" {
 		return nil
 	}
-	l := k.causes[cause]
-	if l == nil {
-		if len(k.causes) >= maxCauses && now.Sub(k.swept) >= causeEvery { // not with each line of a flood
-			k.swept = now
-			for x, l := range k.causes { // those of which no line came lately
-				if l.TokensAt(now) >= causeBurst {
-					delete(k.causes, x)
-				}
-			}
-		}
-		if len(k.causes) >= maxCauses {
-			return nil
-		}
-		l = rate.NewLimiter(rate.Every(causeEvery), causeBurst)
-		k.causes[cause] = l
-	}
-	return l
+	return k.causes.Of(cause, now)
 }
 
 // tell writes how many lines of each kind were left out.

@@ -72,8 +72,8 @@ func TestInventedCausesAreBounded(t *testing.T) {
 		}
 		for _, p := range log.Handler().(*Handler).counts.places {
 			for _, k := range p {
-				if len(k.causes) > maxCauses {
-					t.Errorf("got %d remembered causes, want at most %v", len(k.causes), maxCauses)
+				if k.causes.Len() > maxCauses {
+					t.Errorf("got %d remembered causes, want at most %v", k.causes.Len(), maxCauses)
 				}
 			}
 		}

@@ -9,8 +9,9 @@ import (
 
 	pubsub "github.com/libp2p/go-libp2p-pubsub"
 	"github.com/libp2p/go-libp2p/core/peer"
-	"golang.org/x/time/rate"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/musterhq/muster/internal/ratelimit"
 )
 
 const (
@@ -27,7 +28,11 @@ const (
 var errOften = errors.New("gossip: too much")
 
 // budgets holds the limiter of each neighbour. Only pubsub's goroutine uses it.
-type budgets map[peer.ID]*rate.Limiter
+type budgets struct{ neighbours *ratelimit.Keys[peer.ID] }
+
+func newBudgets() budgets {
+	return budgets{ratelimit.New[peer.ID](ratelimit.Rule{Rate: perNeighbour, Burst: burstNeighbour, Most: maxNeighbours})}
+}
 
 // inspect returns an error if a neighbour has exceeded its budget; pubsub then drops the message.
 func (b budgets) inspect(from peer.ID, rpc *pubsub.RPC) error {
@@ -36,22 +41,7 @@ func (b budgets) inspect(from peer.ID, rpc *pubsub.RPC) error {
 }
 
 func (b budgets) spend(from peer.ID, cost int, now time.Time) error {
-	l := b[from]
-	if l == nil {
-		if len(b) >= maxNeighbours {
-			for p, l := range b {
-				if l.TokensAt(now) >= burstNeighbour {
-					delete(b, p)
-				}
-			}
-		}
-		if len(b) >= maxNeighbours {
-			return errOften
-		}
-		l = rate.NewLimiter(perNeighbour, burstNeighbour)
-		b[from] = l
-	}
-	if !l.AllowN(now, min(cost, burstNeighbour)) {
+	if l := b.neighbours.Of(from, now); l == nil || !l.AllowN(now, min(cost, burstNeighbour)) {
 		return errOften
 	}
 	return nil

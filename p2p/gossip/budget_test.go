@@ -10,7 +10,7 @@ import (
 
 // One neighbour floods. Few of its announcements are taken, and all of another neighbour.
 func TestNeighboursHaveBudgets(t *testing.T) {
-	b, now := budgets{}, time.Unix(1e9, 0)
+	b, now := newBudgets(), time.Unix(1e9, 0)
 	const seconds, each, size = 60, 5000, 300
 	taken, heard := 0, 0
 	for range seconds {
@@ -33,7 +33,7 @@ func TestNeighboursHaveBudgets(t *testing.T) {
 			t.Fatalf("neighbour %d: %v", n, err)
 		}
 	}
-	if len(b) > maxNeighbours {
-		t.Errorf("%d neighbours are remembered, want at most %v", len(b), maxNeighbours)
+	if b.neighbours.Len() > maxNeighbours {
+		t.Errorf("%d neighbours are remembered, want at most %v", b.neighbours.Len(), maxNeighbours)
 	}
 }

@@ -162,7 +162,7 @@ func (t *Topic) Run(ctx context.Context) error {
 		pubsub.WithMessageSignaturePolicy(pubsub.StrictSign),
 		pubsub.WithFloodPublish(true), // otherwise a host, which has 12 mesh peers, reaches most workers only by lazy gossip
 		pubsub.WithMaxMessageSize(maxRPC),
-		pubsub.WithAppSpecificRpcInspector(budgets{}.inspect),
+		pubsub.WithAppSpecificRpcInspector(newBudgets().inspect),
 		pubsub.WithSubscriptionFilter(pubsub.WrapLimitSubscriptionFilter(pubsub.NewAllowlistSubscriptionFilter(name), maxSubscriptions)),
 		pubsub.WithPeerFilter(func(p peer.ID, _ string) bool { return t.members.MayHear(job.Peer(p.String())) }),
 		pubsub.WithLogger(t.log),

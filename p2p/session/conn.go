@@ -395,7 +395,7 @@ type source struct {
 }
 
 func newSource(stream network.Stream) *source {
-	return &source{stream: stream, start: time.Now(), limiter: rate.NewLimiter(maxRate, maxRate)}
+	return &source{stream: stream, start: time.Now(), limiter: newLimiter()}
 }
 
 func (s *source) Read(p []byte) (int, error) {

@@ -4,11 +4,13 @@ package session
 // maxRate.
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
 	"golang.org/x/time/rate"
 
+	"github.com/musterhq/muster/internal/ratelimit"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/p2p/wirepb"
 )
@@ -47,29 +49,23 @@ func costOf(f *wirepb.Frame) int {
 	return frameCost
 }
 
+// maxRates is the number of peers whose limiters are remembered. It is more than Config.MaxPeers.
+const maxRates = 8192
+
 // rates holds the rate limiter of each peer. The limiters outlive sessions, so that a new session brings no new
 // allowance. Only the manager's goroutine uses rates.
-type rates map[job.Peer]*rate.Limiter
+type rates struct{ peers *ratelimit.Keys[job.Peer] }
+
+func newRates() rates {
+	return rates{ratelimit.New[job.Peer](ratelimit.Rule{Rate: maxRate, Burst: maxRate, Most: maxRates})}
+}
 
 // of returns the limiter of a peer, which all its sessions share.
 func (rs rates) of(p job.Peer, now time.Time) *rate.Limiter {
-	l := rs[p]
-	if l == nil {
-		if len(rs) >= maxRates {
-			for x, l := range rs {
-				if l.TokensAt(now) >= maxRate { // it would allow as much as a new limiter
-					delete(rs, x)
-				}
-			}
-		}
-		l = rate.NewLimiter(maxRate, maxRate)
-		rs[p] = l
-	}
-	return l
+	return cmp.Or(rs.peers.Of(p, now), newLimiter())
 }
 
-// maxRates is the number of limiters at which unused ones are forgotten. It is more than Config.MaxPeers.
-const maxRates = 8192
+func newLimiter() *rate.Limiter { return rate.NewLimiter(maxRate, maxRate) }
 
 // A daemon sends Hello and Owns once in a session, and again when its profile or the groups that it owns change. Sending
 // them more often is a flood.

@@ -156,7 +156,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	defer cancel()
 	l := &loop{
 		Manager: m, links: map[job.Peer]*link{}, agenda: timers.New[time.Time, *link](time.Time.Compare), timer: time.NewTimer(0),
-		mine: count{incarnation: rand.Uint64()}, bans: bans{shortest: m.cfg.BackoffMax}, rates: rates{}, trials: trials{},
+		mine: count{incarnation: rand.Uint64()}, bans: bans{shortest: m.cfg.BackoffMax}, rates: newRates(), trials: trials{},
 	}
 	defer l.timer.Stop()
 	m.host.SetStreamHandler(ID, func(s network.Stream) {
