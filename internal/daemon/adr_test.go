@@ -74,6 +74,24 @@ func TestDecisionsAreListed(t *testing.T) {
 	}
 }
 
+// decisionFile is a file of code in a decision.
+var decisionFile = regexp.MustCompile("`([a-z0-9_./-]+/[a-z0-9_]+\\.go)`")
+
+// TestDecisionsNameFiles: the files of code that decisions name exist.
+func TestDecisionsNameFiles(t *testing.T) {
+	for _, name := range decisionFiles(t) {
+		text, err := os.ReadFile(filepath.Join("../../docs/adr", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range decisionFile.FindAllStringSubmatch(string(text), -1) {
+			if _, err := os.Stat(filepath.Join("../..", m[1])); err != nil {
+				t.Errorf("%s: there is no %s", name, m[1])
+			}
+		}
+	}
+}
+
 // decisionCited is how code and pages cite one or two decisions.
 var decisionCited = regexp.MustCompile(`\bADR ([0-9]+)(?: and (?:ADR )?([0-9]+))?`)
 
