@@ -123,7 +123,7 @@ generate: manual ## generate the protobuf code and the tables of the manual
 	$(TOOL) buf generate
 
 pictures: build ## take the pictures of the README anew, with chromium and tmux
-	$(GO) test -count=1 -tags e2e ./e2e -run '^TestPictures$$' -pictures
+	$(GO) test -count=1 -tags e2e ./e2e -run '^TestPicturesShowWhatTheReadmeSays$$' -pictures
 
 manual: ## make the tables and screens of docs/manual.md anew
 	$(GO) run ./cmd/muster manual --fill docs/manual.md

@@ -17,7 +17,7 @@ import (
 	"github.com/musterhq/muster/internal/testkit/rogue"
 )
 
-// liar serves files of attempts: what was asked for, and more.
+// liar serves files of attempts: the requested ones, and more.
 type liar struct{ more []tar.Header }
 
 func (l liar) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -64,8 +64,8 @@ func filesBelow(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// TestFilesOfARogueWorker copies out.txt from a guest that also sends files that a shell and an SSH server read.
-func TestFilesOfARogueWorker(t *testing.T) {
+// TestFilesOfARogueWorkerAreLimitedToTheRequest copies out.txt from a guest that also sends files that a shell and an SSH server read.
+func TestFilesOfARogueWorkerAreLimitedToTheRequest(t *testing.T) {
 	t.Parallel()
 	root := newDaemon(t, "root", "--gpus", "none", "--no-worker").start()
 	inv := root.invite("--roles", "worker")
@@ -103,7 +103,7 @@ func TestFilesOfARogueWorker(t *testing.T) {
 		dir := home()
 		r := root.in(dir, c.args...)
 		if r.code != c.code || !strings.Contains(r.stderr, c.says) {
-			t.Errorf("%q: exit %d, %s", c.args, r.code, r.stderr)
+			t.Errorf("%q: exit %d, %s, want %d with %q", c.args, r.code, r.stderr, c.code, c.says)
 		}
 		if got := filesBelow(t, dir); !maps.Equal(got, want) {
 			t.Errorf("%q left %q, want %q", c.args, got, want)

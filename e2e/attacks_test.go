@@ -2,7 +2,7 @@
 
 package e2e
 
-// Web pages of others, in a browser of a user who has a door open, or a daemon that serves HTTP on loopback.
+// Web pages of attackers, in a browser of a user who has a door open, or a daemon that serves HTTP on loopback.
 
 import (
 	"fmt"
@@ -19,8 +19,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// pageAttack is a function of a page: it tries all that browsers have against the server at base, where a job runs, and
-// returns what it could read. Its WebSockets run a command.
+// pageAttack is a function of a page. It tries everything that browsers can do against the server at base, where a job
+// runs, and returns what it could read. Its WebSockets run a command.
 const pageAttack = `async (base, job, command) => {
   const got = [];
   const read = (how, what) => got.push(how + ": " + String(what).slice(0, 100));
@@ -91,7 +91,7 @@ const pageAttack = `async (base, job, command) => {
   return got;
 }`
 
-// bait serves a page for attacks, and to show that the attack works, what a careless server would.
+// bait serves a page for attacks. It also acts as a careless server, to show that the attacks work.
 type bait struct {
 	*httptest.Server
 	port    string
@@ -136,8 +136,8 @@ func (c *chromium) attackFrom(address, base, job, mark string) []string {
 	return eval[[]string](x, fmt.Sprintf("(%s)(%q, %q, [\"touch\", %q])", pageAttack, base, job, mark))
 }
 
-// rebindFrom does the same from a page whose name led elsewhere when it was loaded, and leads to the server now. So the
-// server's own address is that of the page.
+// rebindFrom does the same from a page whose name led to another address when it was loaded, and leads to the server
+// now, so that the server's own address is that of the page.
 func (c *chromium) rebindFrom(base, job, mark string) []string {
 	c.t.Helper()
 	x := c.newTab()
@@ -153,7 +153,7 @@ func (c *chromium) rebindFrom(base, job, mark string) []string {
 				ResponseHeaders: []*fetch.HeaderEntry{{Name: "Content-Type", Value: "text/html"}},
 			})
 			if err != nil {
-				c.t.Errorf("the page of before: %v", err)
+				c.t.Errorf("the page under its former name: got %v, want no error", err)
 			}
 		}()
 	})
@@ -164,9 +164,9 @@ func (c *chromium) rebindFrom(base, job, mark string) []string {
 	return eval[[]string](x, fmt.Sprintf("(%s)(%q, %q, [\"touch\", %q])", pageAttack, base, job, mark))
 }
 
-// TestAttacksOfWebPages has pages of another port, of another site and of a name that leads to loopback attack a door, and
-// a daemon that serves HTTP on loopback without a token. They read nothing and change nothing.
-func TestAttacksOfWebPages(t *testing.T) {
+// TestWebPagesOfOthersReachNothing attacks a door, and a daemon that serves HTTP on loopback without a token, from pages of
+// another port, of another site and of a name that leads to loopback. They read nothing and change nothing.
+func TestWebPagesOfOthersReachNothing(t *testing.T) {
 	dir, err := os.MkdirTemp("", "muster-e2e-") //nolint:usetesting // another user must be able to write there
 	if err != nil {
 		t.Fatal(err)
@@ -198,11 +198,11 @@ func TestAttacksOfWebPages(t *testing.T) {
 	careless := strings.Join(browser.attackFrom(b.URL+"/evil", b.URL, job, mark), "\n")
 	for _, how := range []string{"fetch cors", "xhr", "script", "module", "frame", "object", "eventsource", "window", "POST /v1/jobs", "DELETE"} {
 		if !strings.Contains(careless, how) {
-			t.Errorf("at a careless server the attack by %s does not work, so it shows nothing:\n%s", how, careless)
+			t.Errorf("at a careless server the attack by %s fails, so that it shows nothing; got\n%s", how, careless)
 		}
 	}
 	if n := b.changed.Load(); n < 30 {
-		t.Errorf("at a careless server %d requests change something", n)
+		t.Errorf("at a careless server: got %d requests that change something, want at least 30", n)
 	}
 	for name, target := range map[string]string{"the door": door, "the daemon": fmt.Sprint(port)} {
 		for _, x := range []struct{ page, host string }{
@@ -210,12 +210,12 @@ func TestAttacksOfWebPages(t *testing.T) {
 		} {
 			from, base := "http://"+net.JoinHostPort(x.page, b.port)+"/evil", "http://"+net.JoinHostPort(x.host, target)
 			if got := browser.attackFrom(from, base, job, mark); len(got) > 0 {
-				t.Errorf("a page of %s reads from %s by the name %s\n%s", from, name, x.host, strings.Join(got, "\n"))
+				t.Errorf("a page of %s at %s by the name %s: got\n%s\nwant nothing", from, name, x.host, strings.Join(got, "\n"))
 			}
 		}
 		for _, line := range browser.rebindFrom("http://rebind.test:"+target, job, mark) {
 			if !strings.Contains(line, "is not a name of this server") {
-				t.Errorf("a page with a name that leads to %s now reads %s", name, line)
+				t.Errorf("a page with a name that leads to %s now: got %s, want that it is not a name of this server", name, line)
 			}
 		}
 	}
@@ -223,12 +223,12 @@ func TestAttacksOfWebPages(t *testing.T) {
 		t.Error("a page has run a command")
 	}
 	if got := amy.ok("jobs", "--all", "-q"); got != job {
-		t.Errorf("the jobs are %q, want %s", got, job)
+		t.Errorf("jobs: got %q, want %s", got, job)
 	}
 	if j := amy.show(job); j.State != "RUNNING" {
-		t.Errorf("the job is %s", j.State)
+		t.Errorf("the job is %s, want RUNNING", j.State)
 	}
 	if got := eval[int](own, `fetch("/v1/stats", {headers: {Authorization: "Bearer " + sessionStorage.getItem("muster.secret")}}).then(r => r.status)`); got != http.StatusOK {
-		t.Errorf("the user's own page gets %d afterwards", got)
+		t.Errorf("the user's own page afterwards: got status %d, want 200", got)
 	}
 }

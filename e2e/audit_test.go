@@ -2,7 +2,7 @@
 
 package e2e
 
-// The audit log: who did what, from where, to what, for users, token holders, members and strangers.
+// The audit log: who did what, from where, and to what, for users, holders of the token, members and strangers.
 
 import (
 	"encoding/json"
@@ -22,7 +22,7 @@ import (
 	"github.com/musterhq/muster/p2p/wirepb"
 )
 
-// audited returns the entries of the daemon's own log that f selects, and fails unless there are n.
+// audited returns the entries of the daemon's own log that f selects. The test fails unless there are n.
 func (d *daemon) audited(n int, what string, f func(*api.AuditEntry) bool) []api.AuditEntry {
 	d.t.Helper()
 	var l api.Listing[api.AuditEntry]
@@ -37,7 +37,7 @@ func (d *daemon) audited(n int, what string, f func(*api.AuditEntry) bool) []api
 		}
 	}
 	if len(found) != n {
-		d.t.Errorf("%s has %d entries of %s, want %d:\n%s", d.name, len(found), what, n, text)
+		d.t.Errorf("%s: got %d entries of %s, want %d:\n%s", d.name, len(found), what, n, text)
 	}
 	return found
 }
@@ -49,8 +49,8 @@ func did(a audit.Action, o audit.Outcome, user string, from audit.Origin) func(*
 	}
 }
 
-// TestAuditOfUsers does everything that is logged by the socket, by HTTP and by another member.
-func TestAuditOfUsers(t *testing.T) {
+// TestActsOfUsersAreAudited performs every act that is logged, over the socket, over HTTP and through another member.
+func TestActsOfUsersAreAudited(t *testing.T) {
 	t.Parallel()
 	asRoot(t)
 	secret := filepath.Join(t.TempDir(), "token")
@@ -68,14 +68,14 @@ func TestAuditOfUsers(t *testing.T) {
 	id := amy.ok("submit", "-J", "walk", "--env", "K=hush", "--download", "kept", "--", "sh", "-c", "echo x > kept; sleep 300", "hush")
 	amy.untilState(id, "RUNNING")
 	ben.ok("exec", id, "--", "echo", "hush-hush")
-	ben.fails(1, []string{"hold"}, "hold", id) // it runs
+	ben.fails(1, []string{"hold"}, "hold", id) // the job runs
 	ben.ok("requeue", id)
 	ben.ok("hold", amy.ok("submit", "--hold", "--", "true"))
 	ben.ok("cancel", id)
 	amy.fails(1, []string{"not allowed"}, "node", "drain", "amy")
 	amy.fails(1, []string{"not allowed"}, "invite")
 	if out := amy.ok("audit"); strings.Contains(out, "root@") || !strings.Contains(out, "nobody@socket") {
-		t.Errorf("an ordinary user sees\n%s", out)
+		t.Errorf("an ordinary user sees\n%s\nwant the own entries only", out)
 	}
 	amy.fails(1, []string{"not allowed"}, "audit", "--user", "root")
 	amy.user, ben.user = system, system
@@ -101,28 +101,28 @@ func TestAuditOfUsers(t *testing.T) {
 		return resp.StatusCode
 	}
 	if s := call("0123456789abcdef", `{"command":["true"],"hold":true}`); s != http.StatusCreated {
-		t.Errorf("submitted with the token: %d", s)
+		t.Errorf("submit with the token: got status %d, want 201", s)
 	}
 	if s := call("guess-of-the-token", `{"command":["true"]}`); s != http.StatusUnauthorized {
-		t.Errorf("submitted with a guess: %d", s)
+		t.Errorf("submit with a guess: got status %d, want 401", s)
 	}
 
 	at := ben.id()
 	e := amy.audited(2, "submissions over the socket", did(audit.Submit, audit.OK, "nobody", audit.Socket))
 	if len(e) == 2 && (e[1].Object != id || e[1].UID == nil || *e[1].UID != nobody || e[1].PID == 0 || e[1].Details["name"] != "walk" || e[1].NodeID != amy.id()) {
-		t.Errorf("%+v", e[1])
+		t.Errorf("got %+v, want the job, the user and the process", e[1])
 	}
 	for _, a := range []audit.Action{audit.Exec, audit.Requeue, audit.Hold, audit.Cancel} {
 		own := ben.audited(1, string(a), did(a, audit.OK, "nobody", audit.Socket))
 		e := amy.audited(1, string(a)+" through ben", did(a, audit.OK, "nobody", audit.Peer))
 		if len(own) == 1 && (own[0].Details["forwarded_to"] != string(amy.id()) || own[0].UID == nil) {
-			t.Errorf("%+v", own[0])
+			t.Errorf("got %+v, want that it was forwarded to amy", own[0])
 		}
 		if len(e) == 1 && (e[0].Peer != at || e[0].PeerName != "ben") {
-			t.Errorf("%+v", e[0])
+			t.Errorf("got %+v, want that ben sent it", e[0])
 		}
 		if a == audit.Exec && len(e) == 1 && (e[0].Details["program"] != "echo" || e[0].Details["arguments"] != "1") {
-			t.Errorf("%+v", e[0])
+			t.Errorf("got %+v, want the program and the number of arguments", e[0])
 		}
 	}
 	amy.audited(1, "a hold that failed", did(audit.Hold, audit.Failed, "nobody", audit.Peer))
@@ -131,20 +131,20 @@ func TestAuditOfUsers(t *testing.T) {
 	amy.audited(1, "a refused cancel", did(audit.Cancel, audit.Refused, systemName, audit.Peer))
 	amy.audited(1, "refused logs", did(audit.Logs, audit.Refused, systemName, audit.Peer))
 	if e := amy.audited(1, "an operator's look", did(audit.Logs, audit.OK, "root", audit.Peer)); len(e) == 1 && e[0].Details["job_user"] != "nobody" {
-		t.Errorf("%+v", e[0])
+		t.Errorf("got %+v, want the user of the job", e[0])
 	}
 	if e := amy.audited(1, "the drain", did(audit.Drain, audit.OK, "root", audit.Peer)); len(e) == 1 && (e[0].Object != string(amy.id()) || e[0].Details["reason"] != "disk") {
-		t.Errorf("%+v", e[0])
+		t.Errorf("got %+v, want the node and the reason", e[0])
 	}
 	for _, from := range []*daemon{amy, ben} {
 		origin := map[*daemon]audit.Origin{amy: audit.Peer, ben: audit.Socket}[from]
 		if e := from.audited(1, "the copy", did(audit.Files, audit.OK, "root", origin)); len(e) == 1 && (e[0].Object != id+".0" || from == amy && e[0].Details["paths"] != "kept") {
-			t.Errorf("%+v", e[0])
+			t.Errorf("got %+v, want the task and the path", e[0])
 		}
 	}
 	amy.audited(1, "the resume", did(audit.Resume, audit.OK, "root", audit.Socket))
 	if e := amy.audited(1, "a job with the token", did(audit.Submit, audit.OK, "mail", audit.HTTP)); len(e) == 1 && !strings.HasPrefix(e[0].Address, "127.0.0.1:") {
-		t.Errorf("%+v", e[0])
+		t.Errorf("got %+v, want the address", e[0])
 	}
 	amy.audited(1, "a guess", did(audit.Authenticate, audit.Refused, "", audit.HTTP))
 	made := amy.audited(1, "the invitation", did(audit.Invite, audit.OK, "root", audit.Socket))
@@ -153,23 +153,23 @@ func TestAuditOfUsers(t *testing.T) {
 		want := map[string]string{"roles": "worker,scheduler", "ttl": "5m0s", "uses": "1", "labels": "secure=yes"}
 		for k, v := range want {
 			if made[0].Details[k] != v {
-				t.Errorf("%s of the invitation is %q", k, made[0].Details[k])
+				t.Errorf("%s of the invitation: got %q, want %q", k, made[0].Details[k], v)
 			}
 		}
 		if made[0].Object != inv.ID || used[0].Object != inv.ID || used[0].Peer != at || used[0].PeerName != "ben" || !strings.HasPrefix(used[0].Address, "/ip4/127.0.0.1/") {
-			t.Errorf("%+v\n%+v", made[0], used[0])
+			t.Errorf("got %+v\nand %+v, want one invitation, used by ben", made[0], used[0])
 		}
 	}
 	both := amy.ok("audit", "-n", "1000", "--jsonl")
 	if !strings.Contains(both, `"node":"amy"`) || !strings.Contains(both, `"node":"ben"`) {
-		t.Errorf("the logs of both daemons:\n%s", both)
+		t.Errorf("the logs of both daemons: got\n%s\nwant entries of both", both)
 	}
 	for _, d := range []*daemon{amy, ben} {
 		path := filepath.Join(d.dir, "data", audit.Name)
 		text, err := os.ReadFile(path)
 		info, _ := os.Stat(path)
 		if err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("%v, %v", info, err)
+			t.Errorf("got %v, %v, want mode 0600", info, err)
 		}
 		for _, hidden := range []string{"hush", inv.Token, "0123456789abcdef", "guess-of"} {
 			if strings.Contains(string(text), hidden) {
@@ -179,8 +179,9 @@ func TestAuditOfUsers(t *testing.T) {
 	}
 }
 
-// TestAuditOfStrangersAndMembers tries the gate without a right to it, and has members do what they may not.
-func TestAuditOfStrangersAndMembers(t *testing.T) {
+// TestRefusalsOfStrangersAndMembersAreAudited comes to the gate without a valid credential, and has members do what their roles do
+// not allow.
+func TestRefusalsOfStrangersAndMembersAreAudited(t *testing.T) {
 	t.Parallel()
 	amy := newDaemon(t, "amy", "--gpus", "none").start()
 	inv := amy.invite("--roles", "worker", "--uses", "2")
@@ -192,10 +193,10 @@ func TestAuditOfStrangersAndMembers(t *testing.T) {
 	id := amy.ok("submit", "--hold", "--", "true")
 
 	if r, err := guest.HTTP(http.MethodPost, amy.id(), "/v1/jobs/"+id+"/cancel", rogue.Operator("root"), "{}"); err != nil || r.Status != http.StatusForbidden {
-		t.Errorf("%+v, %v", r, err)
+		t.Errorf("got %+v, %v, want 403", r, err)
 	}
 	if r, err := guest.HTTP(http.MethodPost, amy.id(), "/v1/invitations", rogue.Operator("root"), "{}"); err != nil || r.Status != http.StatusNotFound {
-		t.Errorf("%+v, %v", r, err)
+		t.Errorf("got %+v, %v, want 404", r, err)
 	}
 	denied(t, amy, guest, &wirepb.Cancel{Attempt: &wirepb.AttemptRef{Job: id, N: 1}, Group: uint64(job.ID(id).Group()), Epoch: &wirepb.EpochRef{Generation: 9, Term: 9}}, "needs the role scheduler")
 	amy.ok("peers", "--revoke", "ben", "--reason", "stolen\nkey")
@@ -205,33 +206,33 @@ func TestAuditOfStrangersAndMembers(t *testing.T) {
 
 	if e := amy.audited(1, "the used token", func(e *api.AuditEntry) bool { return e.Action == audit.Join && e.Outcome == audit.Refused }); len(e) == 1 &&
 		(e[0].Code != "used-token" || e[0].Object != inv.ID || e[0].PeerName != "late" || !strings.HasPrefix(e[0].Address, "/ip4/127.0.0.1/")) {
-		t.Errorf("%+v", e[0])
+		t.Errorf("got %+v, want the refused token of late", e[0])
 	}
 	joins := amy.audited(2, "joins", func(e *api.AuditEntry) bool { return e.Action == audit.Join && e.Outcome == audit.OK })
 	if !slices.ContainsFunc(joins, func(e api.AuditEntry) bool { return e.Peer == guest.ID() && e.Details["roles"] == "worker" }) {
-		t.Errorf("%+v", joins)
+		t.Errorf("got joins %+v, want that of the guest", joins)
 	}
 	for _, a := range []audit.Action{audit.Cancel, audit.Invite, audit.Role} {
 		e := amy.audited(1, "refused "+string(a), func(e *api.AuditEntry) bool { return e.Action == a && e.Outcome == audit.Refused })
 		if len(e) == 1 && (e[0].From != audit.Peer || e[0].Peer != guest.ID() || e[0].PeerName != "guest" || e[0].User != "" || e[0].Code == "") {
-			t.Errorf("%+v", e[0])
+			t.Errorf("got %+v, want that the guest did it, with a code", e[0])
 		}
 	}
 	if e := amy.audited(1, "the revocation", did(audit.Revoke, audit.OK, "root", audit.Socket)); len(e) == 1 && (e[0].Details["name"] != "ben" || e[0].Details["reason"] != `stolen\nkey`) {
-		t.Errorf("%+v", e[0])
+		t.Errorf("got %+v, want the name and the reason", e[0])
 	}
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for began := time.Now(); !strings.Contains(amy.ok("audit", "--action", "hello", "--jsonl"), `"code":"revoked"`); <-tick.C {
 		if time.Since(began) > patience {
-			t.Fatalf("no entry about the revoked peer:\n%s", amy.ok("audit"))
+			t.Fatalf("got no entry about the revoked peer, want one:\n%s", amy.ok("audit"))
 		}
 	}
 }
 
-// TestAuditOfAFlood has a member send thousands of requests that are refused. The log tells how many they were in few
-// lines, and what others did before and meanwhile is still there.
-func TestAuditOfAFlood(t *testing.T) {
+// TestFloodOfRefusalsHasFewAuditEntries has a member send thousands of requests that are refused. The log has their number in few entries,
+// and still has the earlier and concurrent acts of others.
+func TestFloodOfRefusalsHasFewAuditEntries(t *testing.T) {
 	t.Parallel()
 	amy := newDaemon(t, "amy", "--gpus", "none").start()
 	inv := amy.invite("--roles", "worker")
@@ -241,7 +242,7 @@ func TestAuditOfAFlood(t *testing.T) {
 	for i := range flood {
 		path := fmt.Sprintf("/v1/jobs/%s/cancel?n=%d", id, i)
 		if r, err := guest.HTTP(http.MethodPost, amy.id(), path, rogue.Operator(fmt.Sprintf("user%d", i)), "{}"); err != nil || r.Status != http.StatusForbidden {
-			t.Fatalf("%+v, %v", r, err)
+			t.Fatalf("got %+v, %v, want 403", r, err)
 		}
 	}
 	amy.ok("cancel", id)
@@ -258,7 +259,7 @@ func TestAuditOfAFlood(t *testing.T) {
 		}
 	}
 	if refused != flood || lines > 60 {
-		t.Errorf("%d refusals in %d entries", refused, lines)
+		t.Errorf("got %d refusals in %d entries, want %d in at most 60", refused, lines, flood)
 	}
 	amy.audited(1, "a submission before the flood", did(audit.Submit, audit.OK, "root", audit.Socket))
 	amy.audited(1, "a cancel after it", did(audit.Cancel, audit.OK, "root", audit.Socket))

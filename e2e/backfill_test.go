@@ -26,9 +26,9 @@ func eightGPUs(t *testing.T, more ...string) (amy, ben *daemon) {
 	return amy, ben
 }
 
-// TestBackfill: a job for eight GPUs waits for the one that a task with a time limit holds. Jobs that end before that run
-// first. Those that would not, or that do not say, wait.
-func TestBackfill(t *testing.T) {
+// TestBackfillDelaysNoLargerJob has a job for eight GPUs wait for a GPU that a task with a time limit holds. Jobs that end before that
+// run first. Jobs that would not, or that have no limit, wait.
+func TestBackfillDelaysNoLargerJob(t *testing.T) {
 	t.Parallel()
 	amy, ben := eightGPUs(t)
 	g := newGate(t)
@@ -37,7 +37,7 @@ func TestBackfill(t *testing.T) {
 	big := amy.ok("submit", "-c", "0", "-G", "8", "-t", "5m", "--", "true")
 	doc := amy.until(big, "PENDING with an estimated start", func(j api.Job) bool { return j.State == "PENDING" && j.Estimated != nil })
 	if left := time.Until(*doc.Estimated); left < 9*time.Minute || left > 11*time.Minute {
-		t.Errorf("it should start within %s, by the limit of 10m", left)
+		t.Errorf("got a start in %s, want about 10 min, by the limit", left)
 	}
 
 	long := amy.ok("submit", "-c", "0", "-G", "1", "-t", "20m", "--", "true")
@@ -49,7 +49,7 @@ func TestBackfill(t *testing.T) {
 	}
 	for d, id := range map[*daemon]string{amy: long, ben: unlimited} {
 		if doc := d.show(id); doc.State != "PENDING" || doc.Reason == "" {
-			t.Errorf("a job that might delay it: %s %s", doc.State, doc.Reason)
+			t.Errorf("a job that might delay it: got %s %s, want PENDING with a reason", doc.State, doc.Reason)
 		}
 	}
 
@@ -67,30 +67,30 @@ func TestBackfill(t *testing.T) {
 		t.Logf("muster %s\n%s", strings.Join(c.args, " "), out)
 		for _, w := range c.words {
 			if !strings.Contains(out, w) {
-				t.Errorf("muster %s: no %q in\n%s", strings.Join(c.args, " "), w, out)
+				t.Errorf("muster %s: want %q, got\n%s", strings.Join(c.args, " "), w, out)
 			}
 		}
 	}
 	var why api.Explanation
 	if err := json.Unmarshal([]byte(ben.ok("why", "--json", big)), &why); err != nil || why.Estimated == nil {
-		t.Errorf("why --json: %v, %+v", err, why)
+		t.Errorf("why --json: got %v, %+v, want an estimated start", err, why)
 	}
 	amy.fails(2, []string{"--start"}, "jobs", "--start", "--all")
 
-	slow := ben.ok("submit", "-c", "0", "-G", "7", "-t", "8m", "--", "sleep", "3") // runs on all that is free
+	slow := ben.ok("submit", "-c", "0", "-G", "7", "-t", "8m", "--", "sleep", "3") // runs on all free GPUs
 	ben.untilState(slow, "RUNNING")
 	g.open()
 	first := amy.untilState(big, "SUCCEEDED").Tasks[0].StartedAt
 	for d, id := range map[*daemon]string{amy: long, ben: unlimited} {
 		if at := d.untilState(id, "SUCCEEDED").Tasks[0].StartedAt; at.Before(*first) {
-			t.Errorf("%s started %s before the job for eight GPUs", id, first.Sub(*at))
+			t.Errorf("%s started %s before the job for eight GPUs, want after it", id, first.Sub(*at))
 		}
 	}
 }
 
-// TestEighthGPUInForeignHands: nothing shows when a job for eight GPUs can start, because a task without a limit holds
+// TestUnknownStartKeepsGPUsInTurnsOnly has a job for eight GPUs whose start is unknown, because a task without a limit holds
 // one. The other seven are kept for it in turns only.
-func TestEighthGPUInForeignHands(t *testing.T) {
+func TestUnknownStartKeepsGPUsInTurnsOnly(t *testing.T) {
 	t.Parallel()
 	amy, ben := eightGPUs(t, "--set-aside", "4s")
 	g := newGate(t)
@@ -103,12 +103,12 @@ func TestEighthGPUInForeignHands(t *testing.T) {
 	}
 	explained("keeps what is free for it for ")
 	if out := ben.ok("why", big); !strings.Contains(out, "unknown") {
-		t.Error(out)
+		t.Errorf("why: got %s, want an unknown start", out)
 	}
 	small := amy.ok("submit", "-c", "0", "-G", "1", "--", "true")
 	amy.untilState(small, "SUCCEEDED")
 	if doc := ben.show(big); doc.State != "PENDING" {
-		t.Errorf("the job for eight GPUs is %s", doc.State)
+		t.Errorf("the job for eight GPUs is %s, want PENDING", doc.State)
 	}
 	explained("lets others have what is free for ")
 	g.open()

@@ -48,24 +48,24 @@ func TestHostIsPausedAfterFailuresOfManyUsers(t *testing.T) {
 		t.Skip("needs root, to submit as several users")
 	}
 	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "4").start()
-	for range 10 { // bad commands of a single user
+	for range 10 { // invalid commands of a single user
 		amy.submitAs(0, "--", "false")
 	}
 	if n := amy.node("amy"); n.State != "ready" {
-		t.Fatalf("the failures of a single user paused the host: %+v", n)
+		t.Fatalf("the failures of a single user paused the host: got %+v, want ready", n)
 	}
 	for _, uid := range []uint32{1, 2} { // daemon and bin are users of every Linux
 		amy.submitAs(uid, "--", "false")
 	}
 	n := amy.untilNode("amy", "paused", func(n api.Node) bool { return n.State == "draining" })
 	if !strings.Contains(n.Detail, "5 different jobs failed in a row") || n.Drain != nil {
-		t.Errorf("node: %+v", n)
+		t.Errorf("node: got %+v, want the reason, and no drain", n)
 	}
 	id := amy.ok("submit", "--", "true")
 	amy.until(id, "PENDING", func(j api.Job) bool { return j.State == "PENDING" && j.Reason == "NodesDraining" })
 	for _, verb := range [][]string{{"nodes"}, {"node", "show", "amy"}, {"why", id}, {"offers", "-c", "1"}} {
 		if out := amy.ok(verb...); !strings.Contains(out, "5 different jobs failed in a row") {
-			t.Errorf("%q does not say why:\n%s", verb, out)
+			t.Errorf("%q: want the reason, got\n%s", verb, out)
 		}
 	}
 	amy.ok("node", "resume", "amy")

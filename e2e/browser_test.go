@@ -26,10 +26,10 @@ import (
 	browser "github.com/musterhq/muster/internal/testkit/chromium"
 )
 
-// Bounds of browsers, which are slow on a busy machine.
+// Bounds for browsers, which are slow on a busy machine.
 const (
-	slow        = time.Minute     // one step
-	browserLife = 8 * time.Minute // all steps of a test
+	slow        = time.Minute     // for one step
+	browserLife = 8 * time.Minute // for all steps of a test
 )
 
 // chromium is a browser with an empty profile.
@@ -40,7 +40,7 @@ type chromium struct {
 	closing sync.Once
 }
 
-// newChromium starts a browser. Where there is none the test is skipped. rules say where host names lead.
+// newChromium starts a browser. If there is none the test is skipped. rules say where host names lead.
 func newChromium(t *testing.T, rules string) *chromium {
 	t.Helper()
 	c := &chromium{t: t, profile: t.TempDir()}
@@ -62,10 +62,10 @@ func newChromium(t *testing.T, rules string) *chromium {
 	return c
 }
 
-// close ends the browser, so that all that it keeps is in its profile.
+// close ends the browser, so that its profile has all its data.
 func (c *chromium) close() { c.closing.Do(func() { _ = chromedp.Cancel(c.ctx) }) }
 
-// tab is one tab. What its page complains of, such as what its policy forbids, is in complaints.
+// tab is one tab. Errors of its page, such as violations of its policy, are in complaints.
 type tab struct {
 	*chromium
 	mu         sync.Mutex
@@ -108,7 +108,7 @@ func (x *tab) run(actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// until waits until an expression of the page is true. The page may load again meanwhile.
+// until waits until an expression of the page is true. The page may be loaded again during the wait.
 func (x *tab) until(expression string) {
 	x.t.Helper()
 	late, tick := time.NewTimer(slow), time.NewTicker(50*time.Millisecond)
@@ -135,12 +135,12 @@ func eval[T any](x *tab, expression string) T {
 	defer cancel()
 	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 	if err != nil {
-		x.t.Fatalf("%.200s: %v", expression, err)
+		x.t.Fatalf("%.200s: got %v, want a value", expression, err)
 	}
 	return v
 }
 
-// quiet fails if the page has complained of anything but what is allowed.
+// quiet fails if the page has complained of anything other than what is allowed.
 func (x *tab) quiet(allowed ...string) {
 	x.t.Helper()
 	x.mu.Lock()
@@ -151,12 +151,12 @@ func (x *tab) quiet(allowed ...string) {
 			ok = ok || strings.Contains(text, a)
 		}
 		if !ok {
-			x.t.Errorf("the page complains: %s", text)
+			x.t.Errorf("got a complaint of the page, want none: %s", text)
 		}
 	}
 }
 
-// contains reports the files of the profile that hold a word.
+// contains returns the files of the profile that contain a word.
 func (c *chromium) contains(word string) (names []string) {
 	c.t.Helper()
 	err := filepath.WalkDir(c.profile, func(path string, e fs.DirEntry, err error) error {
@@ -185,7 +185,7 @@ type uiProcess struct {
 	out   *bufio.Scanner
 	keys  *os.File
 	root  string // http://127.0.0.1:PORT/
-	code  string // of the address that was printed last
+	code  string // the code of the address that was printed last
 	ended chan error
 }
 
@@ -219,13 +219,13 @@ func (d *daemon) openDoor(args ...string) *uiProcess {
 func (u *uiProcess) next() string {
 	u.t.Helper()
 	if !u.out.Scan() {
-		u.t.Fatalf("muster ui printed nothing more: %v", u.out.Err())
+		u.t.Fatalf("muster ui printed nothing more: got %v, want an address", u.out.Err())
 	}
 	address := u.out.Text()
 	base, code, ok := strings.Cut(address, "#code=")
 	parts := strings.SplitAfterN(base, "/", 4)
 	if !ok || len(parts) != 4 {
-		u.t.Fatalf("muster ui printed %q", address)
+		u.t.Fatalf("muster ui printed %q, want an address with a code", address)
 	}
 	u.root, u.code = strings.Join(parts[:3], ""), code
 	return address

@@ -23,7 +23,7 @@ import (
 // chaosKills is the number of kills; MUSTER_CHAOS overrides it.
 const chaosKills = 20
 
-// chaos is a load of short jobs. Each job itself detects whether it, or its device, is in use twice.
+// chaos is a load of short jobs. Each job itself detects whether it runs twice, or its device is in use twice.
 type chaos struct {
 	t     *testing.T
 	name  string // name of its jobs
@@ -39,7 +39,7 @@ type chaosJob struct {
 	requeue bool
 }
 
-// submit submits one job, and repeats until a daemon has accepted it.
+// submit submits one job, and repeats that until a daemon has accepted it.
 func (c *chaos) submit(n int, chance *rand.Rand) string {
 	j := chaosJob{code: chance.IntN(4), requeue: chance.IntN(3) > 0}
 	script := fmt.Sprintf(`cd %s; exec 9>>job-%d; flock -n 9 || { echo job %d runs twice >>wrong; exit 99; }
@@ -60,7 +60,7 @@ sleep 0.%02d; exit %d`, c.dir, n, n, n, chance.IntN(40), j.code)
 			return id
 		}
 		if time.Now().After(late) {
-			c.t.Errorf("job %d is not accepted: %s", n, r.stderr)
+			c.t.Errorf("job %d was not accepted: got %s, want an id", n, r.stderr)
 			return ""
 		}
 	}
@@ -108,9 +108,9 @@ func (d *daemon) killRunners() {
 	}
 }
 
-// TestKilledAtRandom kills the worker's daemon, its runner, both, and the owner's daemon. No job is lost, runs twice
-// at once or ends with a wrong code. At the end nothing holds a device and no process is left.
-func TestKilledAtRandom(t *testing.T) {
+// TestRandomKillsLoseNoJob kills the worker's daemon, its runner, both, and the owner's daemon. No job is lost, runs twice at
+// once or ends with a wrong code. At the end no device is held and no process is left.
+func TestRandomKillsLoseNoJob(t *testing.T) {
 	t.Parallel()
 	kills := chaosKills
 	if n, err := strconv.Atoi(os.Getenv("MUSTER_CHAOS")); err == nil {
@@ -182,22 +182,22 @@ func (c *chaos) settle(worker *daemon) {
 	}
 	c.t.Logf("%d jobs; %d were lost with their runner, %d more were run again", len(c.jobs), lost, again)
 	if len(c.jobs) == 0 || lost+again == 0 {
-		c.t.Error("no runner was killed while it had a task, so nothing was tested")
+		c.t.Error("no runner was killed while it had a task, so that nothing was tested")
 	}
 	if text, err := os.ReadFile(filepath.Join(c.dir, "wrong")); err == nil {
-		c.t.Errorf("%s", text)
+		c.t.Errorf("got %s, want that no job or device was in use twice", text)
 	}
 	id := c.owner.ok("submit", "-G", "8", "--", "true") // every device is free
 	c.owner.untilState(id, "SUCCEEDED")
 	if left := processesNamed(c.t, c.name); len(left) > 0 {
-		c.t.Errorf("processes of ended jobs: %v", left)
+		c.t.Errorf("processes of ended jobs: got %v, want none", left)
 	}
 	if n := len(worker.runners()); n != 1 {
-		c.t.Errorf("%d runners are running, want one", n)
+		c.t.Errorf("got %d runners, want one", n)
 	}
 }
 
-// processesNamed returns the processes whose environment names the job.
+// processesNamed returns the processes whose environment has the name of the job.
 func processesNamed(t *testing.T, name string) []string {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/environ")

@@ -2,7 +2,7 @@
 
 package e2e
 
-// What a job asks of its nodes: constraints, preferences, lists of nodes, a begin, and a node for itself.
+// What a job asks of its nodes: constraints, preferences, lists of nodes, a begin time, and a node for itself.
 
 import (
 	"fmt"
@@ -29,14 +29,14 @@ func racks(t *testing.T) (n1, n2, n3 *daemon) {
 	return n1, n2, n3
 }
 
-// nodeOf submits a job with these flags that prints its node, and returns the node once the job has succeeded.
+// nodeOf submits a job with these flags that prints its node, and returns the node after the job has succeeded.
 func (d *daemon) nodeOf(flags ...string) string {
 	d.t.Helper()
 	id := d.ok(append(append([]string{"submit"}, flags...), "--", "true")...)
 	return d.untilState(id, "SUCCEEDED").Tasks[0].Node
 }
 
-func TestConstraints(t *testing.T) {
+func TestConstraintsChooseNodes(t *testing.T) {
 	t.Parallel()
 	n1, n2, n3 := racks(t)
 	for _, c := range []struct {
@@ -57,14 +57,14 @@ func TestConstraints(t *testing.T) {
 		{[]string{"-w", "n[03,3,7]"}, "n3"},
 		{[]string{"-x", "n[1-2]"}, "n3"},
 	} {
-		for _, d := range []*daemon{n1, n3} { // whoever is asked
+		for _, d := range []*daemon{n1, n3} { // at both daemons
 			if got := d.nodeOf(c.flags...); got != c.want {
-				t.Errorf("submitted to %s with %q it ran on %s, want %s", d.name, c.flags, got, c.want)
+				t.Errorf("submitted to %s with %q: got a run on %s, want %s", d.name, c.flags, got, c.want)
 			}
 		}
 	}
 
-	// A node that cannot be had says why, term by term.
+	// A node that does not fit is listed with the reason for each term.
 	n2.fails(3, []string{
 		"constraint gpu.cc>=9.0: met by 1 of 3 nodes (n[1,3]: has no GPU)",
 		"constraint rack=r2: met by 1 of 3 nodes (n[1-2]: has rack=r1)",
@@ -73,10 +73,10 @@ func TestConstraints(t *testing.T) {
 	n2.fails(2, []string{`at character 13: gpu.memory: size "40": a number needs a unit`}, "submit", "-C", "gpu.memory>=40", "--", "true")
 	offers := n3.ok("offers", "--prefer", "rack=r2")
 	if lines := strings.Split(offers, "\n"); !strings.Contains(offers, "n3: prefers rack=r2; ") || strings.Index(offers, "n3: ") > strings.Index(offers, "n1: ") {
-		t.Errorf("the preferred node is not the first:\n%s", strings.Join(lines, "\n"))
+		t.Errorf("offers: want the preferred node first, got\n%s", strings.Join(lines, "\n"))
 	}
 
-	// A preference does not make a job wait: the preferred node is full.
+	// A preference does not make a job wait, although the preferred node is full.
 	hold := n3.ok("submit", "-w", "n3", "-c", "4", "--", "sleep", "600")
 	n3.untilState(hold, "RUNNING")
 	if got := n3.nodeOf("--prefer", "rack=r2:100", "-c", "2"); got == "n3" {
@@ -85,21 +85,21 @@ func TestConstraints(t *testing.T) {
 	n3.ok("cancel", hold)
 }
 
-func TestBegin(t *testing.T) {
+func TestJobStartsAfterItsBeginTime(t *testing.T) {
 	t.Parallel()
 	n1, _, n3 := racks(t)
 	id := n1.ok("submit", "--begin", "now+3s", "--", "true")
 	submitted := time.Now()
 	doc := n3.untilState(id, "PENDING")
 	if doc.Reason != "BeginTime" || !strings.Contains(n3.ok("jobs"), "BeginTime") || !strings.Contains(n3.ok("show", id), "BeginTime: begins at 20") {
-		t.Errorf("it waits because of %s: %s", doc.Reason, doc.ReasonDetail)
+		t.Errorf("it waits for %s: got %s, want BeginTime", doc.Reason, doc.ReasonDetail)
 	}
-	// The daemon that owns the job is restarted meanwhile.
+	// The daemon that owns the job is restarted while it waits.
 	n1.kill()
 	n1.start()
 	doc = n1.untilState(id, "SUCCEEDED")
 	if began := doc.StartedAt.Sub(*doc.Spec.Begin); began < 0 || began > 15*time.Second {
-		t.Errorf("it started %s after its begin, and %s after it was submitted", began, doc.StartedAt.Sub(submitted))
+		t.Errorf("it started %s after its begin time, and %s after it was submitted, want at most 15 s after its begin time", began, doc.StartedAt.Sub(submitted))
 	}
 	past := n1.ok("submit", "--begin", "2020-01-01", "--", "true")
 	n1.untilState(past, "SUCCEEDED")
@@ -107,13 +107,13 @@ func TestBegin(t *testing.T) {
 	n1.fails(2, []string{`--begin: "soon": want a time such as 16:00`}, "submit", "--begin", "soon", "--", "true")
 }
 
-// A task that wants a node for itself starts although small tasks come all the time, runs beside none of them, and has
-// all GPUs. Time limits show when it can start; the tasks that come later have none, and wait.
-func TestExclusiveBesideSmallTasks(t *testing.T) {
+// A task that wants a node for itself starts although small tasks are submitted all the time, runs beside none of them,
+// and has all GPUs. Time limits show when it can start; later tasks have none, and wait.
+func TestExclusiveTaskStartsDespiteSmallTasks(t *testing.T) {
 	t.Parallel()
 	_, n2, n3 := racks(t)
 	dir := t.TempDir()
-	// Each task notes when it begins and ends, on the one host where all must run.
+	// Each task writes when it begins and ends, on the one host where all must run.
 	note := func(name, work string) []string {
 		return []string{"sh", "-c", fmt.Sprintf(`cd %s; echo begin %s >>log; %s; echo end %s >>log`, dir, name, work, name)}
 	}
@@ -131,14 +131,14 @@ func TestExclusiveBesideSmallTasks(t *testing.T) {
 	}
 	waiting := n3.until(alone, "waiting", func(j api.Job) bool { return j.Reason == "Resources" })
 	if !strings.Contains(waiting.ReasonDetail, "other tasks on 1 of 1 nodes") {
-		t.Errorf("it waits because of %s", waiting.ReasonDetail)
+		t.Errorf("it waits for %s, want other tasks on 1 of 1 nodes", waiting.ReasonDetail)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "all-wait"), nil, 0o600); err != nil { // the small ones may end
+	if err := os.WriteFile(filepath.Join(dir, "all-wait"), nil, 0o600); err != nil { // the small tasks may end
 		t.Fatal(err)
 	}
 	done := n3.untilState(alone, "SUCCEEDED")
 	if len(done.Tasks[0].GPUs) != 2 {
-		t.Errorf("it had the GPUs %v, want both", done.Tasks[0].GPUs)
+		t.Errorf("got the GPUs %v, want both", done.Tasks[0].GPUs)
 	}
 	for _, id := range ids {
 		n2.untilState(id, "SUCCEEDED")
@@ -155,10 +155,10 @@ func TestExclusiveBesideSmallTasks(t *testing.T) {
 			continue
 		}
 		if running[name] = true; (name == "alone" || running["alone"]) && len(running) > 1 {
-			t.Errorf("these ran together: %v\n%s", running, text)
+			t.Errorf("these ran together: got %v, want the exclusive task alone\n%s", running, text)
 		}
 		if began = began || name == "alone"; !began && strings.HasPrefix(name, "late") {
-			t.Errorf("%s began before the exclusive task, which came first\n%s", name, text)
+			t.Errorf("%s began before the exclusive task, which was first\n%s", name, text)
 		}
 	}
 }

@@ -2,7 +2,7 @@
 
 package e2e
 
-// An owner that is away for longer than a lease: what becomes of the tasks that it has on other hosts.
+// An owner that is away for longer than a lease, and the tasks that it has on other hosts.
 
 import (
 	"fmt"
@@ -17,9 +17,9 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// TestOwnerAwayLongerThanALease: by default nothing ends, and the owner learns of the ends when it is back. With --lease a
-// task ends when the lease is over, and runs again.
-func TestOwnerAwayLongerThanALease(t *testing.T) {
+// TestOwnersAbsenceEndsFencedTasksOnly checks that by default no task ends, and that the owner learns of ends when it is back.
+// With --lease a task ends when its lease is over, and runs again.
+func TestOwnersAbsenceEndsFencedTasksOnly(t *testing.T) {
 	t.Parallel()
 	amy := newDaemon(t, "amy", "--no-worker").start()
 	cat := newDaemon(t, "cat", "--gpus", "none", "--cpus", "8").start(amy.invite().flags()...)
@@ -36,7 +36,7 @@ func TestOwnerAwayLongerThanALease(t *testing.T) {
 	lost, fencedPID := runs([]string{"--lease", job.Duration(job.MinLease).String()}, fenced)
 	for id, want := range map[string]string{goesOn: "a task goes on without contact", lost: "a task that has had no contact with amy for 30s ends on its node"} {
 		if out := amy.ok("show", id); !strings.Contains(out, want) {
-			t.Errorf("show does not say %q:\n%s", want, out)
+			t.Errorf("show: want %q, got\n%s", want, out)
 		}
 	}
 	amy.fails(2, []string{"lease 1m: with partition hold no lease ends a task"}, "submit", "--on-partition", "hold", "--lease", "1m", "--", "true")
@@ -54,11 +54,11 @@ func TestOwnerAwayLongerThanALease(t *testing.T) {
 	}
 	amy.start()
 	if doc := amy.untilState(ended, "SUCCEEDED"); doc.Tasks[0].Attempt != 1 {
-		t.Errorf("what ended meanwhile ran again: attempt %d", doc.Tasks[0].Attempt)
+		t.Errorf("a task that ended meanwhile: got attempt %d, want 1", doc.Tasks[0].Attempt)
 	}
 	after := amy.until(goesOn, "RUNNING with a pid", func(j api.Job) bool { return j.State == "RUNNING" && j.Tasks[0].PID > 0 })
 	if after.Tasks[0].PID != pid || after.Tasks[0].Attempt != 1 {
-		t.Errorf("process %d, attempt %d; want %d, 1", after.Tasks[0].PID, after.Tasks[0].Attempt, pid)
+		t.Errorf("got process %d, attempt %d; want %d, 1", after.Tasks[0].PID, after.Tasks[0].Attempt, pid)
 	}
 	again := amy.until(lost, "RUNNING again", func(j api.Job) bool { return j.State == "RUNNING" && j.Tasks[0].PID > 0 && j.Tasks[0].Attempt == 2 })
 	if again.Tasks[0].PID == fencedPID {
@@ -67,15 +67,15 @@ func TestOwnerAwayLongerThanALease(t *testing.T) {
 	stays.open()
 	amy.untilState(goesOn, "SUCCEEDED")
 
-	waits := newGate(t) // a silent host: a cancel is kept for it
+	waits := newGate(t) // a silent host, for which a cancel is kept
 	silent, _ := runs(nil, waits)
 	cat.kill()
 	amy.untilState(silent, "UNREACHABLE")
 	if r := amy.muster("cancel", silent); r.code != 0 || !strings.Contains(r.stderr, "cat does not answer: the task ends when the node is back") {
-		t.Errorf("cancel: exit %d, %s", r.code, r.stderr)
+		t.Errorf("cancel: exit %d, %s, want 0 and the hint that cat does not answer", r.code, r.stderr)
 	}
 	if out := amy.ok("show", silent); !strings.Contains(out, "it is told to end the task when it is back") {
-		t.Errorf("show of a cancelled task on a silent host:\n%s", out)
+		t.Errorf("show of a cancelled task on a silent host: want the hint, got\n%s", out)
 	}
 	cat.start()
 	amy.untilState(silent, "CANCELLED")
@@ -83,8 +83,9 @@ func TestOwnerAwayLongerThanALease(t *testing.T) {
 	amy.untilState(lost, "SUCCEEDED")
 }
 
-// TestStoppedRunnerRunsNothingTwice stops the runner of a host for longer than a lease, once with its daemon, and once on a
-// host that is cut off while its daemon goes on. The task ends there before it runs elsewhere: both take a lock.
+// TestStoppedRunnerRunsNothingTwice stops the runner of a host for longer than a lease, once with its daemon, and once
+// on a host that is cut off while its daemon goes on. The task ends there before it runs elsewhere: both attempts take
+// a lock.
 func TestStoppedRunnerRunsNothingTwice(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, 3)
@@ -109,7 +110,7 @@ func TestStoppedRunnerRunsNothingTwice(t *testing.T) {
 			if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) }) // it may be gone
+			t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) }) // the process may be gone
 		}
 	}
 	stop(n[1].runners()...)
@@ -125,7 +126,7 @@ func TestStoppedRunnerRunsNothingTwice(t *testing.T) {
 		})
 		text, err := os.ReadFile(starts[i])
 		if got := strings.Fields(string(text)); err != nil || !slices.Equal(got, []string{"1", "2"}) {
-			t.Errorf("the attempts wrote %q, %v", got, err)
+			t.Errorf("the attempts wrote %q, %v, want 1 and 2", got, err)
 		}
 	}
 }

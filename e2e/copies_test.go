@@ -21,7 +21,7 @@ func copyOf(d *daemon) *daemon {
 	if out, err := exec.Command("cp", "-a", filepath.Join(d.dir, "data"), filepath.Join(twin.dir, "data")).CombinedOutput(); err != nil {
 		d.t.Fatalf("%v: %s", err, out)
 	}
-	// On the host of a real copy no process is alive that the files of the runners name.
+	// On the host of a real copy none of the processes lives that the files of the runners name.
 	if err := os.RemoveAll(filepath.Join(twin.dir, "data", "run")); err != nil {
 		d.t.Fatal(err)
 	}
@@ -34,17 +34,17 @@ func (d *daemon) untilTwin() {
 	select {
 	case <-d.done:
 	case <-time.After(time.Minute):
-		d.t.Fatalf("the copy runs:\n%s", d.log())
+		d.t.Fatalf("the copy runs, want that it ends:\n%s", d.log())
 	}
 	<-d.said
 	if code := d.cmd.ProcessState.ExitCode(); code != 78 {
-		d.t.Errorf("the copy ended with %d:\n%s", code, d.log())
+		d.t.Errorf("the copy: exit %d, want 78:\n%s", code, d.log())
 	}
 }
 
-// A daemon that stops because of an older one ends its tasks: their owners take the other daemon for their host. That holds
-// for one that learns of the other while it runs, and for one that was killed and starts again.
-func TestTasksOfACopyEnd(t *testing.T) {
+// A daemon that stops because of an older one ends its tasks, because their owners mistake the other daemon for their
+// host. That holds for a daemon that learns of the other while it runs, and for one that was killed and starts again.
+func TestTasksOfACopiedDaemonEnd(t *testing.T) {
 	t.Parallel()
 	amy := newDaemon(t, "amy").start()
 	bob := newDaemon(t, "bob")
@@ -52,7 +52,7 @@ func TestTasksOfACopyEnd(t *testing.T) {
 	amy.untilNodes(2)
 	second, third := copyOf(bob), copyOf(bob)
 
-	amy.kill() // nobody tells the copies of each other
+	amy.kill() // no member tells the copies of each other
 	time.Sleep(2100 * time.Millisecond)
 	lives := func(d *daemon) func() bool {
 		path := filepath.Join(d.dir, "beats")
@@ -96,9 +96,9 @@ func TestTasksOfACopyEnd(t *testing.T) {
 	}
 }
 
-// A daemon on a copy of the data directory of a running one ends with 78 before it starts anything, and names both addresses.
-// The other one goes on, and the member that reached both says so.
-func TestCopiedDataDirectory(t *testing.T) {
+// A daemon on a copy of the data directory of a running one ends with 78 before it starts anything, and names both
+// addresses. The other one goes on, and the member that reached both says so.
+func TestCopyOfARunningDaemonDoesNotStart(t *testing.T) {
 	t.Parallel()
 	amy := newDaemon(t, "amy").start()
 	bob := newDaemon(t, "bob")
@@ -114,10 +114,10 @@ func TestCopiedDataDirectory(t *testing.T) {
 		return listen[strings.LastIndex(listen, "/")+1:]
 	}
 	if text := twin.log(); !strings.Contains(text, "runs at /ip4/127.0.0.1/") || !strings.Contains(text, port(bob)) || strings.Contains(text, "msg=ready") {
-		t.Errorf("the copy says:\n%s", text)
+		t.Errorf("the copy: want both addresses, got\n%s", text)
 	}
 	if out := amy.muster("doctor"); !strings.Contains(out.stdout, "two daemons with the identity") || !strings.Contains(out.stdout, port(bob)) || !strings.Contains(out.stdout, port(twin)) {
-		t.Errorf("doctor of a member: %s", out.stdout)
+		t.Errorf("doctor of a member: got %s, want two daemons with one identity", out.stdout)
 	}
 	if id := strings.TrimSpace(amy.ok("submit", "-w", "bob", "--", "true")); id != "" {
 		amy.untilState(id, "SUCCEEDED")

@@ -2,7 +2,8 @@
 
 package e2e
 
-// Clients on a terminal that are told to end, as by the kernel when their terminal is closed: the terminal is as before, and nothing runs on.
+// Clients on a terminal that are told to end, as by the kernel when their terminal is closed. The terminal is restored,
+// and nothing runs on.
 
 import (
 	"bufio"
@@ -16,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cooked reports whether a terminal edits lines and shows keys, as before a program makes it raw.
+// cooked reports whether a terminal edits lines and echoes keys, as before a program makes it raw.
 func (s *screen) cooked() bool {
 	s.t.Helper()
 	raw, err := s.near.SyscallConn()
@@ -31,7 +32,7 @@ func (s *screen) cooked() bool {
 	return modes.Lflag&unix.ICANON != 0 && modes.Lflag&unix.ECHO != 0
 }
 
-// isCutOff starts a client on a terminal, which must come to print "ready", and cuts it off.
+// isCutOff starts a client on a terminal, which must print "ready", and cuts it off.
 func isCutOff(t *testing.T, cmd *exec.Cmd, by syscall.Signal) {
 	t.Helper()
 	s := onTerminal(t, cmd, 24, 80)
@@ -44,10 +45,10 @@ func isCutOff(t *testing.T, cmd *exec.Cmd, by syscall.Signal) {
 	}
 	_ = cmd.Wait()
 	if code := cmd.ProcessState.ExitCode(); code != 130 {
-		t.Errorf("%q, cut off by %v: exit %d (%v)", cmd.Args, by, code, cmd.ProcessState)
+		t.Errorf("%q, cut off by %v: exit %d, want 130 (%v)", cmd.Args, by, code, cmd.ProcessState)
 	}
 	if !s.cooked() || !strings.Contains(last, "muster: interrupted") {
-		t.Errorf("%q, cut off by %v: restored: %v, its last line is %q", cmd.Args, by, s.cooked(), last)
+		t.Errorf("%q, cut off by %v: got restored %v and the last line %q, want true, interrupted", cmd.Args, by, s.cooked(), last)
 	}
 }
 
@@ -59,7 +60,7 @@ func cutOffs(t *testing.T, d *daemon, flags ...string) {
 	for _, by := range all {
 		isCutOff(t, d.client(append(append([]string{"run", "-it"}, flags...), "--", "sh", "-c", ready)...), by)
 		if j := d.untilState(d.newest(), "CANCELLED"); !strings.Contains(j.Reason+j.ReasonDetail, "its client has ended before its input") {
-			t.Errorf("cut off by %v: %q %q", by, j.Reason, j.ReasonDetail)
+			t.Errorf("cut off by %v: got the reason %q %q, want that its client has ended", by, j.Reason, j.ReasonDetail)
 		}
 	}
 	id := d.ok(append(append([]string{"submit"}, flags...), "--", "sleep", "1000")...)
@@ -71,10 +72,10 @@ func cutOffs(t *testing.T, d *daemon, flags ...string) {
 	d.untilState(id, "CANCELLED")
 }
 
-func TestTerminalIsAsBefore(t *testing.T) {
+func TestTerminalIsRestoredWhenClientsAreCutOff(t *testing.T) {
 	d := newDaemon(t, "amy", "--gpus", "none").start()
 	cutOffs(t, d)
-	// Under nohup the end of the terminal is not that of the client.
+	// Under nohup the client does not end with its terminal.
 	out := filepath.Join(t.TempDir(), "out")
 	cmd := d.client("run", "--", "sh", "-c", "echo ready; cat > "+out)
 	cmd.Args = append([]string{"sh", "-c", `trap "" HUP; exec "$@"`, "nohup"}, cmd.Args...)
@@ -92,7 +93,7 @@ func TestTerminalIsAsBefore(t *testing.T) {
 	_ = in.Close()
 	lines := bufio.NewScanner(said)
 	if !lines.Scan() || lines.Text() != "ready" {
-		t.Fatalf("%q", lines.Text())
+		t.Fatalf("got %q, want ready", lines.Text())
 	}
 	_ = cmd.Process.Signal(syscall.SIGHUP)
 	if _, err := near.WriteString("typed later\n"); err != nil {
@@ -105,6 +106,6 @@ func TestTerminalIsAsBefore(t *testing.T) {
 		t.Error(err)
 	}
 	if text, err := os.ReadFile(out); string(text) != "typed later\n" {
-		t.Errorf("%q, %v", text, err)
+		t.Errorf("got %q, %v, want the later line", text, err)
 	}
 }

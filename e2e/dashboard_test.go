@@ -19,7 +19,7 @@ import (
 
 const pageToken = "0123456789abcdef"
 
-// withPage starts two daemons, and returns the address of the dashboard of the first.
+// withPage starts two daemons, and returns the address of the dashboard of the first one.
 func withPage(t *testing.T) (amy, ben *daemon, base string) {
 	t.Helper()
 	chromiumProgram(t)
@@ -29,8 +29,8 @@ func withPage(t *testing.T) (amy, ben *daemon, base string) {
 	return amy, ben, amy.front()
 }
 
-// TestDashboardToken opens the dashboard of a daemon that listens with --http, which asks for its token.
-func TestDashboardToken(t *testing.T) {
+// TestDashboardAsksForTheToken opens the dashboard of a daemon that listens with --http, which asks for its token.
+func TestDashboardAsksForTheToken(t *testing.T) {
 	chromiumProgram(t)
 	secret := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(secret, []byte(pageToken+"\n"), 0o600); err != nil {
@@ -45,9 +45,9 @@ func TestDashboardToken(t *testing.T) {
 	b.shows("amy", "ready")
 }
 
-// TestDashboardPages opens every page with data: light, dark and on a phone. Nothing may need sideways scrolling, or keep
-// anybody out.
-func TestDashboardPages(t *testing.T) {
+// TestDashboardPagesAreAccessible opens every page with data: light, dark and on a phone. No page may need sideways scrolling, or be
+// inaccessible.
+func TestDashboardPagesAreAccessible(t *testing.T) {
 	amy, _, base := withPage(t)
 	script := axe(t)
 	runs := amy.ok("submit", "-J", "long", "-G", "1", "--", "sh", "-c", `printf '\033[31mred\033[0m \033[38;2;255;200;0mtrue\033[0m\n'; echo warn >&2; sleep 300`)
@@ -96,7 +96,7 @@ func TestDashboardPages(t *testing.T) {
 				b.open(p.path)
 				b.shows(p.words...)
 				if wide := evalIn[int](b, "document.documentElement.scrollWidth - innerWidth"); wide > 0 {
-					t.Errorf("%s is %d pixels too wide", p.path, wide)
+					t.Errorf("%s is %d pixels too wide, want 0", p.path, wide)
 				}
 				b.accessible(script)
 				b.keep(fmt.Sprintf("%02d", i))
@@ -105,8 +105,8 @@ func TestDashboardPages(t *testing.T) {
 	}
 }
 
-// TestDashboardByClicks does with a job and a node what a person does.
-func TestDashboardByClicks(t *testing.T) {
+// TestDashboardWorksByClicks uses the pages of a job and a node as a person does, by clicks.
+func TestDashboardWorksByClicks(t *testing.T) {
 	amy, _, base := withPage(t)
 	b := browse(t, base, 1280, 800)
 	b.open("/")
@@ -126,7 +126,7 @@ func TestDashboardByClicks(t *testing.T) {
 	held := evalIn[string](b, "document.querySelector('.log').innerText")
 	amy.until(id, "further", func(_ api.Job) bool { return strings.Contains(amy.ok("logs", "-n", "1", id), "line") })
 	if now := evalIn[string](b, "document.querySelector('.log').innerText"); now != held {
-		t.Errorf("a log that is paused went on:\n%s\nbefore:\n%s", now, held)
+		t.Errorf("a paused log: got\n%s\nwant\n%s", now, held)
 	}
 	b.click("▶ Go on")
 	b.shows("following")
@@ -149,7 +149,7 @@ func TestDashboardByClicks(t *testing.T) {
 	b.shows("1 task runs on 1 node and is ended.")
 	b.click("No, leave it")
 	if s := amy.show(id).State; s != "RUNNING" {
-		t.Errorf("a job that was to be left is %s", s)
+		t.Errorf("a job that was not to be cancelled is %s, want RUNNING", s)
 	}
 	b.click("Cancel…")
 	b.click("Cancel the job")
@@ -157,8 +157,8 @@ func TestDashboardByClicks(t *testing.T) {
 	amy.untilState(id, "CANCELLED")
 }
 
-// TestDashboardByKeys uses no pointer.
-func TestDashboardByKeys(t *testing.T) {
+// TestDashboardWorksByKeys does the same with keys alone.
+func TestDashboardWorksByKeys(t *testing.T) {
 	amy, _, base := withPage(t)
 	id := amy.ok("submit", "-J", "keys", "--", "sleep", "300")
 	amy.untilState(id, "RUNNING")
@@ -172,7 +172,7 @@ func TestDashboardByKeys(t *testing.T) {
 	b.shows("1 job")
 	b.press("j", kb.Enter)
 	b.shows("keys", "submitted by")
-	for range 60 { // to the button Cancel, as far as it may be
+	for range 60 { // to the button Cancel, within 60 keys
 		if evalIn[string](b, "document.activeElement.innerText") == "Cancel…" {
 			break
 		}
@@ -197,12 +197,12 @@ func TestDashboardByKeys(t *testing.T) {
 	b.press(kb.ArrowRight, kb.Enter)
 	b.shows("What runs here")
 	if got := evalIn[string](b, "document.querySelector('h1').innerText"); got != "ben" {
-		t.Errorf("the second node of the map is %q", got)
+		t.Errorf("the second node of the map: got %q, want %q", got, "ben")
 	}
 }
 
-// TestDashboardDaemonGone kills the daemon behind a page, which says so, and comes back by itself.
-func TestDashboardDaemonGone(t *testing.T) {
+// TestDashboardSurvivesItsDaemon kills the daemon behind a page. The page says so, and comes back by itself.
+func TestDashboardSurvivesItsDaemon(t *testing.T) {
 	amy, _, _ := withPage(t)
 	door := amy.openDoor()
 	b := browse(t, strings.TrimSuffix(door.root, "/"), 1280, 800)
@@ -213,15 +213,15 @@ func TestDashboardDaemonGone(t *testing.T) {
 	amy.kill()
 	b.shows("No answer from the daemon", "amy", "ben")
 	if grey := evalIn[bool](b, "document.querySelector('main').classList.contains('stale')"); !grey {
-		t.Error("old data looks like new")
+		t.Error("old data is not marked")
 	}
 	amy.start()
 	b.until("take the banner away", func() bool { return evalIn[bool](b, "!document.querySelector('.banner')") })
 	b.shows("up to date")
 }
 
-// TestDashboardStreams counts the streams of events: one of a visible tab, none of a hidden one.
-func TestDashboardStreams(t *testing.T) {
+// TestHiddenTabHasNoStream counts the streams of events: one for a visible tab, none for a hidden one.
+func TestHiddenTabHasNoStream(t *testing.T) {
 	amy, _, base := withPage(t)
 	b := browse(t, base, 1280, 800)
 	b.open("/")
@@ -242,8 +242,8 @@ func TestDashboardStreams(t *testing.T) {
 	amy.ok("jobs")
 }
 
-// TestDashboardTerminal runs a shell in a task.
-func TestDashboardTerminal(t *testing.T) {
+// TestDashboardRunsAShellInATask runs a shell in a task.
+func TestDashboardRunsAShellInATask(t *testing.T) {
 	amy, _, base := withPage(t)
 	id := amy.ok("submit", "-J", "shell", "--", "sleep", "300")
 	amy.untilState(id, "RUNNING")
@@ -261,8 +261,8 @@ func TestDashboardTerminal(t *testing.T) {
 	b.shows("ended with exit code 0")
 }
 
-// TestDashboardParts asks the modules themselves, in the browser.
-func TestDashboardParts(t *testing.T) {
+// TestDashboardModulesComputeCorrectly calls the modules themselves, in the browser.
+func TestDashboardModulesComputeCorrectly(t *testing.T) {
 	amy := newDaemon(t, "amy", "--gpus", "none").start()
 	b := browse(t, amy.front(), 1280, 800)
 	b.open("/")
@@ -288,12 +288,12 @@ func TestDashboardParts(t *testing.T) {
 	} {
 		ask := fmt.Sprintf(`import(new URL(%q, document.querySelector('script[type=module]').src)).then((m) => %s)`, part.module, part.ask)
 		if got := evalIn[string](b, ask); got != part.want {
-			t.Errorf("%s: %q, want %q", part.name, got, part.want)
+			t.Errorf("%s: got %q, want %q", part.name, got, part.want)
 		}
 	}
 }
 
-// rowsOf is an expression for the rows of a text whose bytes come one by one.
+// rowsOf is an expression for the rows of a text whose bytes arrive one by one.
 func rowsOf(text string) string {
 	return `(() => { const all = new TextEncoder().encode(` + text + `); const x = new m.Indexer(20); for (let i = 1; i <= all.length; i++) x.feed(all, i, i === all.length);
 		return Array.from(x.offsets.subarray(0, x.count), (at, i) => m.spans(all, at, i + 1 < x.count ? x.offsets[i + 1] : all.length, x.styles[i]).map((s) => s.text).join('').split('\n')[0]).join('|'); })()`

@@ -44,7 +44,7 @@ func waitsFor(word string) func(api.Job) bool {
 	return func(j api.Job) bool { return j.State == "PENDING" && j.Reason == word }
 }
 
-func TestChainOfJobs(t *testing.T) {
+func TestChainOfJobsRunsInOrder(t *testing.T) {
 	t.Parallel()
 	amy, ben, _ := three(t)
 	g, d := newGate(t), newDiary(t)
@@ -53,24 +53,24 @@ func TestChainOfJobs(t *testing.T) {
 	third := amy.ok(append([]string{"submit", "-d", "afterok:last"}, d.command("third")...)...)
 	doc := ben.until(third, "waiting for the second", waitsFor("Dependency"))
 	if len(doc.Dependencies) != 1 || string(doc.Dependencies[0].Job) != second || doc.Dependencies[0].State != "waiting" || !strings.Contains(doc.ReasonDetail, second) {
-		t.Errorf("the third depends on %+v: %s", doc.Dependencies, doc.ReasonDetail)
+		t.Errorf("the third depends on %+v: got %s, want that it waits for the second", doc.Dependencies, doc.ReasonDetail)
 	}
 	if text := ben.ok("show", second) + ben.ok("why", second); strings.Count(text, "afterok:"+first+" waiting") != 2 {
-		t.Errorf("show and why say\n%s", text)
+		t.Errorf("show and why: want that the second waits, got\n%s", text)
 	}
 	g.open()
 	amy.untilState(third, "SUCCEEDED")
 	if got := d.read(); got != "first second third" {
-		t.Errorf("they ran as %s", got)
+		t.Errorf("order: got %s, want %q", got, "first second third")
 	}
 	if doc := amy.show(third); doc.Dependencies[0].State != "met" {
-		t.Errorf("at the end it depends on %+v", doc.Dependencies)
+		t.Errorf("at the end it depends on %+v, want met", doc.Dependencies)
 	}
 	amy.fails(2, []string{"there is no such job"}, "submit", "-d", "afterok:"+strings.Repeat("0", 10)+first[10:], "--", "true")
 	ben.fails(2, []string{"there is no such job"}, "submit", "-d", "afterok:"+strings.Repeat("0", 10)+first[10:], "--", "true")
 }
 
-func TestDiamondOverTwoOwners(t *testing.T) {
+func TestDiamondOverTwoOwnersRunsInOrder(t *testing.T) {
 	t.Parallel()
 	amy, ben, cat := three(t)
 	g, d := newGate(t), newDiary(t)
@@ -88,11 +88,11 @@ func TestDiamondOverTwoOwners(t *testing.T) {
 	g.open()
 	cat.untilState(bottom, "SUCCEEDED")
 	if got := d.read(); got != "begun top side side bottom" {
-		t.Errorf("they ran as %s", got)
+		t.Errorf("order: got %s, want %q", got, "begun top side side bottom")
 	}
 }
 
-func TestFailedParent(t *testing.T) {
+func TestFailedParentHoldsOrCancelsItsChildren(t *testing.T) {
 	t.Parallel()
 	amy, ben, _ := three(t)
 	g, d := newGate(t), newDiary(t)
@@ -109,11 +109,11 @@ func TestFailedParent(t *testing.T) {
 	for id, at := range stays {
 		doc := at.until(id, "never satisfied", waitsFor("DependencyNeverSatisfied"))
 		if !strings.Contains(doc.ReasonDetail, bad+": it is FAILED") {
-			t.Errorf("its reason is %s", doc.ReasonDetail)
+			t.Errorf("reason: got %s, want that the parent is FAILED", doc.ReasonDetail)
 		}
 	}
 	if doc := amy.untilState(killed, "CANCELLED"); !strings.Contains(doc.Reason, "can never be met") {
-		t.Errorf("the reason of the one that was cancelled: %s", doc.Reason)
+		t.Errorf("reason of the cancelled one: got %s, want that it can never be met", doc.Reason)
 	}
 	amy.untilState(after, "SUCCEEDED")
 	amy.untilState(either, "SUCCEEDED")
@@ -125,13 +125,12 @@ func TestFailedParent(t *testing.T) {
 		amy.untilState(id, "CANCELLED")
 	}
 	if got := d.read(); strings.Contains(got, "never") {
-		t.Errorf("they ran as %s", got)
+		t.Errorf("order: got %s, want none after the failed parent", got)
 	}
 }
 
-// Whichever of the two owners is restarted, and whenever: the job that depends runs after the other one, and never
-// before.
-func TestOwnersOfParentAndChildRestart(t *testing.T) {
+// Whichever of the two owners restarts, and whenever, the child runs after its parent and never before.
+func TestDependencySurvivesRestartsOfOwners(t *testing.T) {
 	t.Parallel()
 	amy, ben, cat := three(t)
 	d := newDiary(t)
@@ -165,30 +164,30 @@ func TestOwnersOfParentAndChildRestart(t *testing.T) {
 		return waitsFor("Dependency")(j) && strings.Contains(j.ReasonDetail, "amy does not answer")
 	})
 	if len(doc.Dependencies) != 1 || doc.Dependencies[0].State != "waiting" {
-		t.Errorf("it depends on %+v", doc.Dependencies)
+		t.Errorf("it depends on %+v, want waiting", doc.Dependencies)
 	}
 	amy.start()
 	ben.untilState(child, "SUCCEEDED")
 
-	g, parent, child = pair("four") // its owner restarts, and it goes on
+	g, parent, child = pair("four") // the owner of the child restarts, and the child goes on waiting
 	amy.kill()
 	amy.start()
 	amy.untilState(parent, "RUNNING")
 	g.open()
 	ben.untilState(child, "SUCCEEDED")
 
-	ben.kill() // what was met stays met
+	ben.kill() // a dependency that was met stays met
 	ben.start()
 	if doc := cat.untilState(child, "SUCCEEDED"); doc.Dependencies[0].State != "met" {
-		t.Errorf("after a restart it depends on %+v", doc.Dependencies)
+		t.Errorf("after a restart it depends on %+v, want met", doc.Dependencies)
 	}
 	if got := d.read(); got != "one after-one two after-two three after-three four after-four" {
-		t.Errorf("they ran as %s", got)
+		t.Errorf("order: got %s, want %q", got, "one after-one two after-two three after-three four after-four")
 	}
 }
 
-// Each element of an array runs after the same element of another one, whoever owns it.
-func TestArrayAfterArray(t *testing.T) {
+// Each element of an array runs after the same element of another array, whichever daemon owns that.
+func TestElementsRunAfterTheirCounterparts(t *testing.T) {
 	t.Parallel()
 	amy, ben, _ := three(t)
 	dir := t.TempDir()
@@ -233,7 +232,7 @@ func TestArrayAfterArray(t *testing.T) {
 		return ""
 	})
 	if files, err := os.ReadDir(marks); err != nil || len(files) != n {
-		t.Errorf("%d elements have run: %v", len(files), err)
+		t.Errorf("%d elements have run: got %v, want %d", len(files), err, n)
 	}
 	untilRight(t, time.Minute, func() string {
 		doc := state(ben, beyond)
@@ -244,7 +243,7 @@ func TestArrayAfterArray(t *testing.T) {
 	})
 }
 
-func TestJobFileWithSeveralJobs(t *testing.T) {
+func TestJobFileWithSeveralJobsRunsInOrder(t *testing.T) {
 	t.Parallel()
 	amy, ben, _ := three(t)
 	d := newDiary(t)
@@ -261,15 +260,15 @@ func TestJobFileWithSeveralJobs(t *testing.T) {
 	}
 	ids := strings.Fields(amy.ok("submit", "-F", path, "--idempotency-key", "k", "-W"))
 	if len(ids) != 4 {
-		t.Fatalf("ids %v", ids)
+		t.Fatalf("got ids %v, want 4", ids)
 	}
 	if doc := ben.show(ids[0]); doc.Name != "report" || doc.State != "SUCCEEDED" || len(doc.Dependencies) != 2 {
-		t.Errorf("the first is %+v", doc)
+		t.Errorf("the first is %+v, want report, succeeded, with 2 dependencies", doc)
 	}
 	if got := d.read(); got != "prepare side side report" {
-		t.Errorf("they ran as %s", got)
+		t.Errorf("order: got %s, want %q", got, "prepare side side report")
 	}
 	if again := strings.Fields(amy.ok("submit", "-F", path, "--idempotency-key", "k")); strings.Join(again, " ") != strings.Join(ids, " ") {
-		t.Errorf("submitted again: %v, want %v", again, ids)
+		t.Errorf("submitted again: got %v, want %v", again, ids)
 	}
 }

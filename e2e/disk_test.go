@@ -2,7 +2,7 @@
 
 package e2e
 
-// Hosts whose disk is full.
+// Hosts with a full disk.
 
 import (
 	"errors"
@@ -29,7 +29,7 @@ func mountSmall(t *testing.T, dir, size string) {
 	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
 }
 
-// smallDisks are the file systems that the tests below fill: each has its own way of running out of space.
+// smallDisks are the file systems that the tests below fill. Each runs out of space in its own way.
 var smallDisks = []string{"tmpfs", "ext4", "xfs", "btrfs"}
 
 // mountDisk mounts a file system of 400 MiB of a kind. It skips the test if this host cannot make one.
@@ -59,7 +59,7 @@ func mountDisk(t *testing.T, kind, dir string) {
 	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
 }
 
-// fillDisk fills the file system and returns the file with which it did so.
+// fillDisk fills the file system and returns the file that fills it.
 func fillDisk(t *testing.T, dir string) string {
 	t.Helper()
 	path := filepath.Join(dir, "fill")
@@ -79,7 +79,7 @@ func fillDisk(t *testing.T, dir string) string {
 }
 
 // fillAll uses up the space of the file system to the last byte, and then the files that it may have. It returns the
-// directory with all that.
+// directory with all of them.
 func fillAll(t *testing.T, dir string) string {
 	t.Helper()
 	in := filepath.Join(dir, "filled")
@@ -107,8 +107,8 @@ func fillAll(t *testing.T, dir string) string {
 	return in
 }
 
-// TestFullDiskKeepsEnds uses up the disk of the data directory while tasks run. Their ends are saved and told, a cancel
-// ends a task, and a daemon that starts then answers, whether its runner lives or not.
+// TestFullDiskKeepsEnds uses up the disk of the data directory while tasks run. Their ends are saved and reported, a
+// cancel ends a task, and a daemon that starts then answers, whether its runner lives or not.
 func TestFullDiskKeepsEnds(t *testing.T) {
 	for _, kind := range smallDisks {
 		t.Run(kind, func(t *testing.T) {
@@ -148,9 +148,9 @@ func TestFullDiskKeepsEnds(t *testing.T) {
 	}
 }
 
-// TestFullDiskIsTold uses up the disk of a host to which nothing was offered. Others do not take it for a host with room, and
-// are told why in one sentence; and they take it for one again once there is space.
-func TestFullDiskIsTold(t *testing.T) {
+// TestFullDiskIsReportedToOthers uses up the disk of a host that has had no offer. Other daemons do not count it as a host with
+// free capacity, and show why in one sentence. They count it again after space was freed.
+func TestFullDiskIsReportedToOthers(t *testing.T) {
 	t.Parallel()
 	amy := newDaemon(t, "amy", "--gpus", "none", "--no-worker").start()
 	ben := newDaemon(t, "ben", "--gpus", "none", "--cpus", "4")
@@ -175,7 +175,7 @@ func TestFullDiskIsTold(t *testing.T) {
 	amy.ok("run", "--", "true")
 }
 
-// untilAccepted submits a command until the daemon has room for it.
+// untilAccepted submits a command until the daemon accepts it.
 func (d *daemon) untilAccepted(command ...string) (id string) {
 	d.t.Helper()
 	untilRight(d.t, patience, func() string {
@@ -189,9 +189,9 @@ func (d *daemon) untilAccepted(command ...string) (id string) {
 	return id
 }
 
-// TestUserWhoFillsTheDisk has three tasks of one user write as much as they can. They are ended with the reason, their
+// TestTasksThatFillTheDiskAreEnded has three tasks of one user write as much as they can. They are ended with the reason, their
 // files are removed, and the task of another user runs on.
-func TestUserWhoFillsTheDisk(t *testing.T) {
+func TestTasksThatFillTheDiskAreEnded(t *testing.T) {
 	for _, kind := range smallDisks {
 		t.Run(kind, func(t *testing.T) {
 			amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "8")
@@ -208,7 +208,7 @@ func TestUserWhoFillsTheDisk(t *testing.T) {
 			amy.user = ordinary
 			begin := filepath.Join(amy.dir, "begin")
 			var ids []string
-			for _, deleted := range []string{"", "", `; rm "$MUSTER_SCRATCH/x"`} { // a deleted file that is open fills it, too
+			for _, deleted := range []string{"", "", `; rm "$MUSTER_SCRATCH/x"`} { // a deleted file that is open takes space, too
 				ids = append(ids, amy.ok("submit", "--", "sh", "-c", `trap "" TERM; until [ -e `+begin+` ]; do sleep 0.05; done; exec 9>> "$MUSTER_SCRATCH/x"`+deleted+`; while :; do cat /dev/zero >&9 2>/dev/null; done`))
 			}
 			for _, id := range ids {
@@ -220,12 +220,12 @@ func TestUserWhoFillsTheDisk(t *testing.T) {
 			for _, id := range ids {
 				j := amy.untilState(id, "FAILED")
 				if why := j.Tasks[0].Reason; !strings.Contains(why, "user nobody holds") && !strings.Contains(why, "of user nobody hold") {
-					t.Errorf("it ended for %q", why)
+					t.Errorf("it ended for %q, want the space that the user holds", why)
 				}
 			}
 			amy.user = nil
 			if j := amy.show(other); j.State != "RUNNING" {
-				t.Errorf("the task of another user is %s", j.State)
+				t.Errorf("the task of another user is %s, want RUNNING", j.State)
 			}
 			g.open()
 			amy.untilState(other, "SUCCEEDED")
@@ -234,20 +234,20 @@ func TestUserWhoFillsTheDisk(t *testing.T) {
 	}
 }
 
-// TestUserWhoUsesUpTheFiles has a task make files until there can be no more, on a file system with a bound on them.
-func TestUserWhoUsesUpTheFiles(t *testing.T) {
+// TestTaskThatUsesUpTheFilesIsEnded has a task make as many files as possible, on a file system with a bound on their number.
+func TestTaskThatUsesUpTheFilesIsEnded(t *testing.T) {
 	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "8")
 	mountDisk(t, "tmpfs", amy.dir+"/data")
 	amy.start()
 	id := amy.ok("submit", "--", "sh", "-c", `cd "$MUSTER_SCRATCH"; i=0; while :; do i=$((i+1)); (: > f$i) 2>/dev/null; done`)
 	if j := amy.untilState(id, "FAILED"); !strings.Contains(j.Tasks[0].Reason, "no room for more files") {
-		t.Errorf("it ended for %q", j.Tasks[0].Reason)
+		t.Errorf("it ended for %q, want the number of files", j.Tasks[0].Reason)
 	}
 	amy.until(amy.untilAccepted("true"), "SUCCEEDED", func(j api.Job) bool { return j.State == "SUCCEEDED" })
 }
 
-// TestScratchOfAUser bounds what all tasks of a user hold together.
-func TestScratchOfAUser(t *testing.T) {
+// TestScratchOfAUserIsBounded checks the bound on what all tasks of a user hold together.
+func TestScratchOfAUserIsBounded(t *testing.T) {
 	t.Parallel()
 	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "8", "--limits", "per_user.scratch=30MiB").start()
 	write := func(mb int) string {
@@ -257,9 +257,9 @@ func TestScratchOfAUser(t *testing.T) {
 	amy.untilState(small, "RUNNING")
 	large := write(24)
 	if why := amy.untilState(large, "FAILED").Tasks[0].Reason; !strings.Contains(why, "of 30MiB on this host, this one 24MiB of it") {
-		t.Errorf("it ended for %q", why)
+		t.Errorf("it ended for %q, want 24 of 30 MiB", why)
 	}
 	if j := amy.show(small); j.State != "RUNNING" {
-		t.Errorf("the small task is %s", j.State)
+		t.Errorf("the small task is %s, want RUNNING", j.State)
 	}
 }

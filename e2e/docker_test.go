@@ -82,7 +82,8 @@ func newEngine(t *testing.T) *engine {
 	if out, err := load.CombinedOutput(); err != nil {
 		t.Skipf("docker import: %v\n%s", err, out)
 	}
-	// An engine that answers may still lack what starts a container, and a busybox with libraries cannot run in one.
+	// An engine that answers may still lack what is needed to start a container, and a busybox with shared libraries
+	// cannot run in one.
 	if out, err := exec.Command("docker", "-H", e.host, "run", "--rm", "--network", "none", busyImage, "true").CombinedOutput(); err != nil {
 		t.Skipf("docker run: %v\n%s", err, out)
 	}
@@ -128,8 +129,8 @@ func (e *engine) run(cmd *exec.Cmd, ready string) bool {
 		}
 		up <- false
 	}()
-	// No limit: an engine that starts removes the network namespaces of its old containers, which takes the kernel
-	// seconds for each while other tests make and remove theirs. One that fails ends.
+	// There is no limit: an engine that starts removes the network namespaces of its old containers, which takes the
+	// kernel seconds for each while other tests make and remove theirs. An engine that fails ends.
 	return <-up
 }
 
@@ -149,7 +150,7 @@ func (e *engine) docker(args ...string) string {
 	e.t.Helper()
 	out, err := exec.Command("docker", append([]string{"-H", e.host}, args...)...).CombinedOutput()
 	if err != nil {
-		e.t.Fatalf("docker %q: %v\n%s", args, err, out)
+		e.t.Fatalf("docker %q: got %v, want no error\n%s", args, err, out)
 	}
 	return strings.TrimSpace(string(out))
 }
@@ -205,9 +206,9 @@ func busyRoot(t *testing.T) []byte {
 	return b.Bytes()
 }
 
-// TestDocker tests the life of containers on one engine. It does not run beside other tests, because their network
+// TestContainersRunAsTasks tests the life of containers on one engine. It does not run beside other tests, because their network
 // namespaces delay the engine's.
-func TestDocker(t *testing.T) {
+func TestContainersRunAsTasks(t *testing.T) {
 	e := newEngine(t)
 	share := e.path("share")
 	if err := os.Mkdir(share, 0o755); err != nil {
@@ -221,7 +222,8 @@ func TestDocker(t *testing.T) {
 	}{
 		{"environment", dockerEnvironment},
 		{"confinement", dockerConfinement},
-		// Before there were many containers: an engine that starts again takes most of a second for each that it has ever run.
+		// This comes before there are many containers: an engine that restarts takes most of a second for each that it
+		// has ever run.
 		{"engine restarted", dockerEngineRestarted},
 		{"engine stopped", dockerEngineStopped},
 		{"engine away", dockerEngineAway},
@@ -247,7 +249,7 @@ func TestDocker(t *testing.T) {
 	}
 }
 
-// dockerTest is what the steps share.
+// dockerTest is the state that the steps share.
 type dockerTest struct {
 	e     *engine
 	d     *daemon
@@ -276,15 +278,15 @@ func dockerEnvironment(t *testing.T, x dockerTest) {
 		t.Errorf("exit %d, output %q, want 3 and %q; stderr %q", r.code, r.stdout, want, r.stderr)
 	}
 	if r := x.d.muster(x.in("run", "echo $HOME", "--env", "HOME=/tmp")...); r.stdout != "/tmp\n" || r.code != 0 {
-		t.Errorf("HOME of --env: %+v", r)
+		t.Errorf("HOME of --env: got %+v, want /tmp", r)
 	}
 	id := x.d.ok("submit", "--image", busyImage, "--", "sh", "-c", "echo $0; exit 5", "an argument")
 	doc := x.d.untilState(id, "FAILED")
 	if doc.ExitCode == nil || *doc.ExitCode != 5 || x.d.ok("logs", id) != "an argument" {
-		t.Errorf("%+v, %q", doc, x.d.ok("logs", id))
+		t.Errorf("got %+v, %q, want exit code 5 and the argument", doc, x.d.ok("logs", id))
 	}
 	if out := x.d.ok("show", id); !strings.Contains(out, "confined by container") {
-		t.Errorf("show does not say how it was confined: %s", out)
+		t.Errorf("show: want confined by container, got %s", out)
 	}
 	x.e.untilGone(id)
 	file := filepath.Join(t.TempDir(), "script")
@@ -292,21 +294,21 @@ func dockerEnvironment(t *testing.T, x dockerTest) {
 		t.Fatal(err)
 	}
 	if r := x.d.muster("run", file); r.stdout != "from a script\n" || r.code != 0 {
-		t.Errorf("script: %+v", r)
+		t.Errorf("script: got %+v, want its output", r)
 	}
 }
 
-// dockerOutputFiles has containers whose output goes to files of the node too.
+// dockerOutputFiles has containers whose output also goes to files of the node.
 func dockerOutputFiles(t *testing.T, x dockerTest) {
 	dir := t.TempDir()
 	r := x.d.in(dir, x.in("run", "echo out; echo err >&2; exit 3", "-o", filepath.Join(dir, "%x.out"), "-e", filepath.Join(dir, "%x.err"), "-J", "two")...)
 	if r.code != 3 || r.stdout != "out\n" || !strings.HasPrefix(r.stderr, "err\n") {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want exit code 3 with both outputs", r)
 	}
 	script := filepath.Join(dir, "script")
 	write(t, script, "#!/bin/sh\n#SBATCH -J three -o %x.out\n#MUSTER --image="+busyImage+"\nyes 0123456789 | head -n 200000; echo end >&2\n")
 	if r := x.d.in(dir, "run", script); r.code != 0 {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want exit code 0", r)
 	}
 	for name, want := range map[string]string{
 		"two.out": "out\n", "two.err": "err\n", "three.out": strings.Repeat("0123456789\n", 200_000) + "end\n",
@@ -318,18 +320,18 @@ func dockerOutputFiles(t *testing.T, x dockerTest) {
 			got = before + after + "end\n"
 		}
 		if err != nil || got != want {
-			t.Errorf("%s: %d bytes that begin with %.20q, %v", name, len(text), text, err)
+			t.Errorf("%s: got %d bytes that begin with %.20q, %v, want the output", name, len(text), text, err)
 		}
 	}
 	r = x.d.muster(x.in("run", "true", "-o", "relative")...)
 	if r.code != 2 || !strings.Contains(r.stderr, `output: "relative": want an absolute path of the node`) {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want exit code 2 and the path", r)
 	}
 	r = x.d.muster(x.in("run", "true", "-o", filepath.Join(dir, "nowhere/x"))...)
 	if r.code != 126 || !strings.Contains(r.stderr, "nowhere/x: no such file") {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want exit code 126 and the path", r)
 	}
-	pipe := filepath.Join(dir, "hangs") // of which a reader takes nothing
+	pipe := filepath.Join(dir, "hangs") // nobody reads this pipe
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -340,7 +342,7 @@ func dockerOutputFiles(t *testing.T, x dockerTest) {
 	defer reader.Close()
 	id := x.d.ok(x.in("submit", "yes | head -c 1000000; echo end", "-o", pipe)...)
 	if doc := x.d.untilState(id, "SUCCEEDED"); doc.ExitCode == nil || *doc.ExitCode != 0 {
-		t.Errorf("%+v", doc)
+		t.Errorf("got %+v, want exit code 0", doc)
 	}
 }
 
@@ -353,21 +355,21 @@ func dockerFiles(t *testing.T, x dockerTest) {
 		"--upload", ".", "--download", "ckpt/*", "--download", "nothing", "--mount", x.share+":/share")...)
 	id := strings.TrimSpace(r.stdout)
 	if r.code != 0 {
-		t.Fatalf("%+v", r)
+		t.Fatalf("got %+v, want exit code 0", r)
 	}
 	x.d.untilState(id, "RUNNING")
 	x.d.until(id, "at the gate", func(api.Job) bool { return strings.Contains(x.d.muster("logs", id).stdout, "ready") })
 	check := func(name, want string) {
 		t.Helper()
 		if text, err := os.ReadFile(filepath.Join(here, name)); err != nil || string(text) != want {
-			t.Errorf("%s: %q, %v", name, text, err)
+			t.Errorf("%s: got %q, %v, want %q", name, text, err, want)
 		}
 	}
 	x.d.ok("cp", id+":src/in", here)
 	check("in", "brought\nmore\n")
 	g.open()
 	if doc := x.d.untilState(id, "FAILED"); doc.ExitCode == nil || *doc.ExitCode != 3 {
-		t.Errorf("%+v", doc)
+		t.Errorf("got %+v, want exit code 3", doc)
 	}
 	x.d.ok("cp", id+":ckpt/*", here)
 	check("a", "one\n")
@@ -376,11 +378,11 @@ func dockerFiles(t *testing.T, x dockerTest) {
 		t.Error("a link that leads out of the task's directory was downloaded")
 	}
 	if left, err := filepath.Glob(filepath.Join(x.d.dir, "data/run/tasks", id+"*", "scratch")); err != nil || len(left) != 0 {
-		t.Errorf("its scratch directory is left: %v, %v", left, err)
+		t.Errorf("its scratch directory was not removed: got %v, %v, want 0", left, err)
 	}
 	r = x.d.in(here, x.in("run", "mkdir out; echo done > out/x", "--download", "out")...)
 	if check("out/x", "done\n"); r.code != 0 {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want exit code 0", r)
 	}
 	x.d.fails(2, []string{"download", "workdir"}, x.in("submit", "true", "--download", "out", "-D", "/tmp")...)
 }
@@ -393,22 +395,22 @@ func dockerExec(t *testing.T, x dockerTest) {
 	// A command sees the file system and the processes of the container.
 	if r := x.d.muster("exec", id, "--", "sh", "-c", `echo $COLOUR; pwd; ls /share; [ -d /proc/1 ] && echo wrong >&2; exit 7`); r.code != 7 || r.stderr != "wrong\n" ||
 		!strings.HasPrefix(r.stdout, "blue\n/") || !strings.Contains(r.stdout, "/scratch\n") || !strings.Contains(r.stdout, "exec\n") {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want exit code 7 with the variables and files of the container", r)
 	}
 	if r := x.d.musterIn(strings.NewReader("from here\n"), "exec", "-i", id, "--", "cat"); r.code != 0 || r.stdout != "from here\n" {
-		t.Errorf("with input: %+v", r)
+		t.Errorf("with input: got %+v, want the input", r)
 	}
 	if r := x.d.muster("exec", id, "--", "cat"); r.code != 0 || r.stdout != "" {
-		t.Errorf("without input: %+v", r)
+		t.Errorf("without input: got %+v, want no output", r)
 	}
 	x.d.fails(127, []string{"no-such-program-xyz"}, "exec", id, "--", "no-such-program-xyz")
 	if big := x.d.muster("exec", id, "--", "sh", "-c", "head -c 3000000 /dev/zero | tr '\\0' x"); len(big.stdout) != 3_000_000 {
-		t.Errorf("%d bytes of 3,000,000", len(big.stdout))
+		t.Errorf("got %d bytes, want 3,000,000", len(big.stdout))
 	}
 	dockerTerminal(t, x, id)
 	// A command ends when its client ends. The remaining commands end with the container.
 	for _, gone := range []string{"client", "task"} {
-		mark := "9" + strings.Repeat("0", len(gone)) // seconds of sleep, which also identify the process
+		mark := "9" + strings.Repeat("0", len(gone)) // a number of seconds for sleep that also identifies the process
 		client := exec.Command(binary(t), "exec", id, "--", "sh", "-c", "sleep "+mark+"; true")
 		client.Env = append(os.Environ(), "MUSTER_SOCKET="+x.d.socket)
 		if err := client.Start(); err != nil {
@@ -459,7 +461,7 @@ func dockerTerminal(t *testing.T, x dockerTest, id string) {
 	}
 	_ = cmd.Wait()
 	if text := strings.Join(seen, " "); cmd.ProcessState.ExitCode() != 130 || !containsAll(text, []string{"/dev/pts/", "kind=vt100", "first", "second"}) {
-		t.Errorf("exit %d, %q", cmd.ProcessState.ExitCode(), text)
+		t.Errorf("exit %d, %q, want 130 with the terminal and both sizes", cmd.ProcessState.ExitCode(), text)
 	}
 }
 
@@ -480,21 +482,21 @@ func dockerConfinement(t *testing.T, x dockerTest) {
 	}
 	text := x.e.docker("inspect", "muster-"+id+".0.1")
 	if err := json.Unmarshal([]byte(text), &all); err != nil || len(all) != 1 {
-		t.Fatalf("inspect: %v\n%s", err, text)
+		t.Fatalf("inspect: got %v, want one container\n%s", err, text)
 	}
 	h := all[0].HostConfig
 	if h.NanoCpus != 2e9 || h.Memory != 64<<20 || h.MemorySwap != h.Memory || h.PidsLimit <= 0 || h.ShmSize != 32<<20 {
-		t.Errorf("limits %+v", h)
+		t.Errorf("limits: got %+v, want those of the job", h)
 	}
 	if h.Privileged || len(h.CapAdd) > 0 || strings.Join(h.CapDrop, "") != "ALL" || strings.Join(h.SecurityOpt, "") != "no-new-privileges" ||
 		h.NetworkMode == "host" || h.PidMode != "" || h.IpcMode != "private" {
-		t.Errorf("confinement %+v", h)
+		t.Errorf("confinement: got %+v, want no privileges", h)
 	}
 	g.open()
 	x.d.untilState(id, "SUCCEEDED")
 	for _, want := range []string{"CapEff:\t0000000000000000", "CapBnd:\t0000000000000000", "NoNewPrivs:\t1"} {
 		if out := x.d.ok("logs", id); !strings.Contains(out, want) {
-			t.Errorf("inside there is no %q:\n%s", want, out)
+			t.Errorf("inside: want %q, got\n%s", want, out)
 		}
 	}
 }
@@ -509,25 +511,25 @@ func dockerEnds(t *testing.T, x dockerTest) {
 	x.d.until(saves, "up", func(j api.Job) bool { return j.State == "RUNNING" && x.d.ok("logs", saves) == "up" })
 	x.d.ok("cancel", saves)
 	if doc := x.d.untilState(saves, "CANCELLED"); *doc.ExitCode != 143 || x.d.ok("logs", "--stdout", saves) != "up\nsaved" {
-		t.Errorf("a program whose shell died of TERM: %+v, %q", doc, x.d.ok("logs", "--stdout", saves))
+		t.Errorf("a program whose shell died of TERM: got %+v, %q, want 143 with its last output", doc, x.d.ok("logs", "--stdout", saves))
 	}
 	x.d.until(polite, "ready", func(j api.Job) bool { return j.State == "RUNNING" && x.d.ok("logs", polite) == "ready" })
 	x.d.ok("cancel", polite)
 	if doc := x.d.untilState(polite, "CANCELLED"); x.d.ok("logs", "--stdout", polite) != "ready\nbye" {
-		t.Errorf("cancelled: %+v, %q", doc, x.d.ok("logs", polite))
+		t.Errorf("cancelled: got %+v, %q, want its last output", doc, x.d.ok("logs", polite))
 	}
 	if doc := x.d.untilState(child, "OUT_OF_MEMORY"); *doc.ExitCode != 137 {
-		t.Errorf("a child that was killed, and a main process that does not mind: %+v", doc)
+		t.Errorf("a child that was killed, with a main process that ignores that: got %+v, want 137", doc)
 	}
 	if doc := x.d.untilState(hog, "OUT_OF_MEMORY"); !strings.Contains(x.d.ok("show", hog), "lack of memory: it had asked for 32MiB; give it more with --mem") {
-		t.Errorf("memory hog: %+v", doc)
+		t.Errorf("out of memory: got %+v, want the size and the option", doc)
 	}
 	doc := x.d.untilState(limit, "TIMEOUT")
 	if took := doc.Tasks[0].EndedAt.Sub(*doc.Tasks[0].StartedAt); took < 1500*time.Millisecond || took > 2500*time.Millisecond {
-		t.Errorf("with a limit of 1s and a grace of 500ms it ran for %s", took)
+		t.Errorf("with a limit of 1s and a grace of 500ms it ran for %s, want 1.5 to 2.5 s", took)
 	}
 	if r := x.d.muster("wait", killed); r.code != 128+9 || x.d.show(killed).State != "FAILED" {
-		t.Errorf("killed: exit %d, %+v", r.code, x.d.show(killed))
+		t.Errorf("killed: exit %d, %+v, want 137, FAILED", r.code, x.d.show(killed))
 	}
 	for _, id := range []string{hog, limit, polite, saves, killed} {
 		x.e.untilGone(id)
@@ -543,18 +545,18 @@ func dockerMounts(t *testing.T, x dockerTest) {
 	}
 	r := x.d.muster(x.in("run", "cat /in/data; touch /in/more", "--mount", x.share+":/in:ro")...)
 	if r.stdout != "shared\n" || r.code == 0 || !strings.Contains(r.stderr, "Read-only") {
-		t.Errorf("read-only mount: %+v", r)
+		t.Errorf("read-only mount: got %+v, want a failed write", r)
 	}
 	x.d.fails(3, []string{"mount: /etc", "lets containers see " + x.share, "its setting docker-mount, as in muster daemon --docker-mount /etc, or submit it with --hold"}, x.in("submit", "true", "--mount", "/etc:/in")...)
 	x.d.fails(2, []string{"mount", "or has . or .. in it"}, x.in("submit", "true", "--mount", x.share+"/../etc:/in")...)
 	id := x.d.ok(x.in("submit", "true", "--mount", x.share+"/elsewhere:/in")...)
 	if x.d.untilState(id, "FAILED"); !strings.Contains(x.d.ok("show", id), "not allowed") {
-		t.Errorf("a link out of the directory: %s", x.d.ok("show", id))
+		t.Errorf("a link out of the directory: got %s, want that it is not allowed", x.d.ok("show", id))
 	}
 }
 
-// registry serves one image with one layer. It sends the second half of the layer after gate is closed. The first
-// requests for the manifest are refused.
+// registry serves one image with one layer. It sends the second half of the layer after gate is closed. It refuses the
+// first requests for the manifest.
 type registry struct {
 	manifest, config, layer []byte
 	refuse                  atomic.Int32
@@ -624,12 +626,12 @@ func dockerPull(t *testing.T, x dockerTest) {
 	})
 	pulling := time.Now()
 	if n := reg.asked.Load(); n <= 2 {
-		t.Errorf("the layers are pulled, but the manifest was requested only %d times", n)
+		t.Errorf("the layers are pulled after %d requests for the manifest, want more than 2", n)
 	}
 	gone := x.d.ok("submit", "--image", at+"/absent:1", "--", "true")
 	doc := x.d.untilState(gone, "FAILED")
 	if text := x.d.ok("show", gone); doc.Tasks[0].Attempt != 1 || !strings.Contains(text, "absent:1 cannot be pulled: manifest") || !strings.Contains(text, "check its name and tag") {
-		t.Errorf("absent image: %s", text)
+		t.Errorf("absent image: got %s, want one attempt and the reason", text)
 	}
 	stopped := x.d.ok("submit", "--image", at+"/there:1", "--", "true")
 	x.d.until(stopped, "STARTING", func(j api.Job) bool { return j.State == "STARTING" })
@@ -640,7 +642,7 @@ func dockerPull(t *testing.T, x dockerTest) {
 	open()
 	x.d.untilState(id, "SUCCEEDED")
 	if out := x.d.ok("logs", id); out != "the image\n/tmp" {
-		t.Errorf("the image's own command in its own directory: %q", out)
+		t.Errorf("the image's own command in its own directory: got %q, want both", out)
 	}
 }
 
@@ -655,12 +657,12 @@ func dockerDaemonKilled(t *testing.T, x dockerTest) {
 	x.d.start()
 	after := x.d.untilState(id, "RUNNING")
 	if after.Tasks[0].PID != before.Tasks[0].PID || after.Tasks[0].Attempt != 1 {
-		t.Errorf("before %+v, after %+v", before.Tasks[0], after.Tasks[0])
+		t.Errorf("before %+v, after %+v, want the same process", before.Tasks[0], after.Tasks[0])
 	}
 	g.open()
 	doc := x.d.untilState(id, "FAILED")
 	if *doc.ExitCode != 9 || x.d.ok("logs", id) != "before\nafter" {
-		t.Errorf("exit code %d, output %q", *doc.ExitCode, x.d.ok("logs", id))
+		t.Errorf("exit code %d, output %q, want 9 and both lines", *doc.ExitCode, x.d.ok("logs", id))
 	}
 	late := x.d.ok(x.in("submit", "sleep 0.2; exit 4")...) // ends while no daemon runs
 	x.d.untilState(late, "RUNNING")
@@ -668,12 +670,12 @@ func dockerDaemonKilled(t *testing.T, x dockerTest) {
 	x.e.untilGone(late)
 	x.d.start()
 	if doc := x.d.untilState(late, "FAILED"); *doc.ExitCode != 4 {
-		t.Errorf("ended without a daemon: %+v", doc)
+		t.Errorf("ended without a daemon: got %+v, want 4", doc)
 	}
 }
 
-// dockerRunnerKilled kills the runner, and then runner and daemon together. The guard ends the container, and its
-// task is reported as lost.
+// dockerRunnerKilled kills the runner, and then runner and daemon together. The guard ends the container, and its task
+// is reported as lost.
 func dockerRunnerKilled(t *testing.T, x dockerTest) {
 	for _, both := range []bool{false, true} {
 		id := x.d.ok(x.in("submit", `trap "" TERM; sleep 1000 & wait; sleep 1000`, "--no-requeue")...)
@@ -732,10 +734,10 @@ func dockerEngineRestarted(t *testing.T, x dockerTest) {
 		t.Fatalf("the engine does not start again:\n%s", x.e.log())
 	}
 	if doc := x.d.untilState(long, "NODE_FAIL"); !strings.Contains(x.d.ok("show", long), "engine was restarted") {
-		t.Errorf("%+v", doc)
+		t.Errorf("got %+v, want that the engine was restarted", doc)
 	}
 	if doc := x.d.until(short, "ended", func(j api.Job) bool { return j.ExitCode != nil || j.State == "NODE_FAIL" }); doc.State != "FAILED" || *doc.ExitCode != 6 {
-		t.Errorf("ended by itself: %+v", doc)
+		t.Errorf("ended by itself: got %+v, want FAILED with 6", doc)
 	}
 	x.untilOffers(t, "this host")
 	x.e.untilGone(long)
@@ -758,7 +760,7 @@ func dockerEngineStopped(t *testing.T, x dockerTest) {
 	}
 	for _, id := range []string{ignores, exits} {
 		if doc := x.d.untilState(id, "NODE_FAIL"); !strings.Contains(doc.Tasks[0].Reason, "engine was stopped") {
-			t.Errorf("%+v", doc.Tasks[0])
+			t.Errorf("got %+v, want that the engine was stopped", doc.Tasks[0])
 		}
 	}
 	x.e.untilGone(ignores)
@@ -776,11 +778,11 @@ func (x dockerTest) untilOffers(t *testing.T, word string) {
 	t.Fatalf("muster offers never printed %q", word)
 }
 
-// dockerEngineAway lets containers continue without their engine. One of them reaches its time limit meanwhile. The
-// other is still watched when the engine is back.
+// dockerEngineAway lets containers go on without their engine. One of them reaches its time limit in that time. The
+// other is watched again when the engine is back.
 func dockerEngineAway(t *testing.T, x dockerTest) {
 	x.e.kill()
-	x.untilOffers(t, "no Docker engine") // otherwise the output for the previous state would match
+	x.untilOffers(t, "no Docker engine") // otherwise the output for the former state would match
 	if !x.e.start("--live-restore") {
 		t.Fatalf("the engine does not start:\n%s", x.e.log())
 	}
@@ -799,17 +801,17 @@ func dockerEngineAway(t *testing.T, x dockerTest) {
 		t.Fatalf("the engine does not start again:\n%s", x.e.log())
 	}
 	x.d.untilState(limit, "TIMEOUT")
-	told := func() string { // what it wrote after the line that says that some may be missing
+	told := func() string { // what it wrote after the line that says that some output may be missing
 		_, after, _ := strings.Cut(x.d.ok("logs", on), "output may be missing here")
 		return after
 	}
 	for end := time.Now().Add(patience); !strings.Contains(told(), "after"); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("the output of a container was not taken up again after its engine had been away")
+			t.Fatal("the output of a container was not read again after its engine had been away")
 		}
 	}
 	write(t, filepath.Join(x.share, "seen"), "")
 	if doc := x.d.untilState(on, "FAILED"); *doc.ExitCode != 8 {
-		t.Errorf("exit code %d", *doc.ExitCode)
+		t.Errorf("exit code %d, want 8", *doc.ExitCode)
 	}
 }

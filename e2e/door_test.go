@@ -2,7 +2,7 @@
 
 package e2e
 
-// The door of a real daemon, and a real browser before it.
+// The door of a real daemon, with a real browser.
 
 import (
 	"fmt"
@@ -21,9 +21,9 @@ import (
 
 const isIn = `document.querySelector("main table") !== null`
 
-// TestDashboardByTheDoor opens the page with a code, uses the code again, opens further tabs, and looks for the secret
-// wherever others could.
-func TestDashboardByTheDoor(t *testing.T) {
+// TestDoorKeepsItsSecret opens the page with a code, uses the code again, opens further tabs, and looks for the secret
+// wherever others could see it.
+func TestDoorKeepsItsSecret(t *testing.T) {
 	amy := newDaemon(t, "amy", "--gpus", "none").start()
 	u := amy.openDoor()
 	address := u.root + "#code=" + u.code
@@ -34,21 +34,21 @@ func TestDashboardByTheDoor(t *testing.T) {
 	first.until(isIn)
 	first.until(`document.querySelector("main").innerText.includes("amy")`)
 	if text := eval[string](first, `document.querySelector("main").innerText`); !strings.Contains(text, "amy") {
-		t.Errorf("the page shows\n%s", text)
+		t.Errorf("the page: want amy, got\n%s", text)
 	}
 	if href := eval[string](first, `location.href`); href != u.root {
-		t.Errorf("the address is %s now", href)
+		t.Errorf("the address: got %s, want no code", href)
 	}
 	if cookie := eval[string](first, `document.cookie`); cookie != "" {
-		t.Errorf("there is a cookie: %s", cookie)
+		t.Errorf("cookies: got %s, want none", cookie)
 	}
 	secret := eval[string](first, `sessionStorage.getItem("muster.secret")`)
 	if len(secret) < 40 {
-		t.Fatalf("the secret is %q", secret)
+		t.Fatalf("the secret: got %q, want at least 40 letters", secret)
 	}
 	submit := `fetch("/v1/jobs", {method: "POST", body: '{"command":["sleep","300"]}', headers: {"Content-Type": "application/json", Authorization: "Bearer " + sessionStorage.getItem("muster.secret")}}).then(r => r.status)`
 	if status := eval[int](first, submit); status != http.StatusCreated {
-		t.Errorf("the page itself submits a job: %d", status)
+		t.Errorf("the page itself submits a job: got status %d, want 201", status)
 	}
 	amy.untilState(amy.ok("jobs", "--all", "-q"), "RUNNING")
 	first.run(chromedp.Reload())
@@ -60,7 +60,7 @@ func TestDashboardByTheDoor(t *testing.T) {
 	second.until(`document.body.innerText.includes("not let in")`)
 	second.quiet("401")
 	if kept := eval[*string](second, `sessionStorage.getItem("muster.secret")`); kept != nil {
-		t.Errorf("a code that was used gives %s", *kept)
+		t.Errorf("a used code: got %s, want no secret", *kept)
 	}
 	second.run(chromedp.Navigate(u.another()))
 	second.until(isIn)
@@ -70,10 +70,10 @@ func TestDashboardByTheDoor(t *testing.T) {
 		const look = () => { if (w.document && w.document.querySelector("main [role=table]")) done(true); else setTimeout(look, 50); };
 		look();
 	})`); !opened {
-		t.Error("a tab that the page opens is not in")
+		t.Error("a tab that the page opens has no access")
 	}
 	if n := eval[int](first, `fetch("/").then(r => r.headers.get("content-security-policy").includes("unsafe") ? 1 : 0)`); n != 0 {
-		t.Error("the policy has something unsafe")
+		t.Errorf("the policy has something unsafe: got %v, want 0", n)
 	}
 
 	for _, word := range []string{secret, u.code} {
@@ -82,7 +82,7 @@ func TestDashboardByTheDoor(t *testing.T) {
 	browser.close()
 	for _, name := range browser.contains(secret) {
 		if strings.Contains(name, "History") || strings.Contains(name, "Visited") || strings.Contains(name, "Cookies") {
-			t.Errorf("the secret is in %s of the browser's profile", name)
+			t.Errorf("the secret is in %s of the browser's profile, want a text without %q, a text without %q and a text without %q", name, "History", "Visited", "Cookies")
 		}
 	}
 }
@@ -96,7 +96,7 @@ func nobodySees(t *testing.T, d *daemon, word string) {
 	}
 	logs, err := filepath.Glob(filepath.Join(d.dir, "data", "audit.jsonl*"))
 	if err != nil || len(logs) == 0 {
-		t.Fatalf("no audit log: %v", err)
+		t.Fatalf("no audit log: got %v, want one", err)
 	}
 	for _, name := range append(all, logs...) {
 		if text, err := os.ReadFile(name); err == nil && strings.Contains(string(text), word) {
@@ -108,8 +108,8 @@ func nobodySees(t *testing.T, d *daemon, word string) {
 	}
 }
 
-// TestAnotherUserAtTheDoor tries, as another user of the host, what a door of root gives without its secret.
-func TestAnotherUserAtTheDoor(t *testing.T) {
+// TestDoorGivesAnotherUserNothing checks, as another user of the host, what a door of root gives without its secret.
+func TestDoorGivesAnotherUserNothing(t *testing.T) {
 	asRoot(t)
 	amy := newDaemon(t, "amy", "--gpus", "none").start()
 	u := amy.openDoor()
@@ -124,7 +124,7 @@ func TestAnotherUserAtTheDoor(t *testing.T) {
 			args := append(append([]string{"--addr", port}, more...), args...)
 			r := amy.fails(1, []string{"press Enter where muster ui runs"}, args...)
 			if r.stdout != "" {
-				t.Errorf("muster %q prints %s", args, r.stdout)
+				t.Errorf("muster %q: got %s, want nothing", args, r.stdout)
 			}
 		}
 	}
@@ -133,11 +133,11 @@ func TestAnotherUserAtTheDoor(t *testing.T) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: ordinary}
 	seen, err := cmd.Output()
 	if err != nil || strings.Contains(string(seen), u.code) || strings.Contains(string(seen), "MUSTER_SOCKET") || !strings.Contains(string(seen), "ui --no-open") {
-		t.Errorf("another user sees of the process: %v\n%s", err, seen)
+		t.Errorf("another user sees of the process: got %v, want the command line without secrets\n%s", err, seen)
 	}
 	amy.user = nil
 	if text := amy.ok("jobs", "--all", "-q"); text != "" {
-		t.Errorf("there is a job: %s", text)
+		t.Errorf("jobs: got %s, want none", text)
 	}
 }
 
@@ -158,9 +158,9 @@ func TestDoorEndsWithItsTerminal(t *testing.T) {
 		shown := make([]byte, 4096)
 		n, err := io.ReadAtLeast(near, shown, len("http://127.0.0.1:1/#code="))
 		if err != nil || !strings.HasPrefix(string(shown[:n]), "http://127.0.0.1:") {
-			t.Fatalf("%s: it shows %q, %v", name, shown[:n], err)
+			t.Fatalf("%s: got %q, %v, want an address", name, shown[:n], err)
 		}
-		end(near) // nobody reads it: it would stay open as long as a read waits
+		end(near) // nothing reads it: it would stay open as long as a read waits
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -60,7 +60,7 @@ func TestDrainMovesRunningTasks(t *testing.T) {
 	t.Parallel()
 	amy, ben := pair(t)
 	dir := t.TempDir()
-	// The first attempt runs until it is stopped. The second ends by itself.
+	// The first attempt runs until it is ended. The second one ends by itself.
 	script := fmt.Sprintf(`echo here >> %s/$MUSTER_ATTEMPT; [ $MUSTER_ATTEMPT = 2 ] && exit 0; sleep 600`, dir)
 	moved := amy.ok("submit", "-c", "4", "--", "sh", "-c", script)
 	doc := amy.untilState(moved, "RUNNING")
@@ -76,10 +76,10 @@ func TestDrainMovesRunningTasks(t *testing.T) {
 	id := string(amy.node(from).ID)
 	r := other.muster("node", "drain", id[:len(id)-2], "--reason", "new fans", "--deadline", "1s")
 	if r.code != 0 || !strings.Contains(r.stderr, "node "+from+": draining, 1 task runs on until ") {
-		t.Fatalf("drain: exit %d, %s%s", r.code, r.stdout, r.stderr)
+		t.Fatalf("drain: exit %d, %s%s, want 0 and the running task", r.code, r.stdout, r.stderr)
 	}
 	if out := other.ok("nodes"); !strings.Contains(out, "draining") || !strings.Contains(out, "new fans") {
-		t.Errorf("nodes:\n%s", out)
+		t.Errorf("nodes: want draining with the reason, got\n%s", out)
 	}
 	doc = amy.untilState(moved, "SUCCEEDED")
 	if doc.Tasks[0].Node != to || doc.Tasks[0].Attempt != 2 {
@@ -87,30 +87,30 @@ func TestDrainMovesRunningTasks(t *testing.T) {
 	}
 	for _, n := range []string{"1", "2"} {
 		if _, err := os.Stat(filepath.Join(dir, n)); err != nil {
-			t.Errorf("attempt %s: %v", n, err)
+			t.Errorf("attempt %s: got %v, want its file", n, err)
 		}
 	}
 	// A job that only the drained host could run waits and says why.
 	waits := amy.ok("submit", "-w", from, "--", "true")
 	amy.until(waits, "PENDING for the drain", func(j api.Job) bool { return j.State == "PENDING" && j.Reason == "NodesDraining" })
 	if out := amy.ok("why", waits); !strings.Contains(out, "new fans") {
-		t.Errorf("why:\n%s", out)
+		t.Errorf("why: want the reason, got\n%s", out)
 	}
 	amy.ok("node", "resume", from)
 	amy.untilState(waits, "SUCCEEDED")
 	if n := amy.node(from); n.State != "ready" || n.Drain != nil {
-		t.Errorf("after resume: %+v", n)
+		t.Errorf("after resume: got %+v, want ready", n)
 	}
 }
 
-func TestDrainEndsTaskThatMayNotRunAgain(t *testing.T) {
+func TestDrainEndsATaskWithoutRequeue(t *testing.T) {
 	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "4").start()
 	id := amy.ok("submit", "--no-requeue", "--", "sleep", "600")
 	amy.untilState(id, "RUNNING")
 	amy.ok("node", "drain", "amy", "--deadline", "0s")
 	doc := amy.untilState(id, "PREEMPTED")
 	if !strings.Contains(doc.Tasks[0].Reason, "drained") && !strings.Contains(doc.Reason, "drained") {
-		t.Errorf("%+v", doc)
+		t.Errorf("got %+v, want the drain as the reason", doc)
 	}
 }
 
@@ -124,11 +124,11 @@ func TestDrainSurvivesRestart(t *testing.T) {
 	amy.kill()
 	amy.start()
 	if n := amy.node("amy"); n.State != "draining" || !strings.Contains(n.Detail, "disk swap") || n.Drain == nil {
-		t.Errorf("after kill -9: %+v", n)
+		t.Errorf("after kill -9: got %+v, want draining with the reason", n)
 	}
 	doc := amy.until(id, "RUNNING with a pid", func(j api.Job) bool { return j.State == "RUNNING" && j.Tasks[0].PID > 0 })
 	if doc.Tasks[0].PID != pid {
-		t.Errorf("pid %d, before %d", doc.Tasks[0].PID, pid)
+		t.Errorf("got pid %d, want %d", doc.Tasks[0].PID, pid)
 	}
 	waits := amy.ok("submit", "--", "true")
 	amy.until(waits, "PENDING", func(j api.Job) bool { return j.State == "PENDING" && j.Reason == "NodesDraining" })
@@ -141,7 +141,7 @@ func TestDrainSurvivesRestart(t *testing.T) {
 	amy.stop()
 	amy.start()
 	if n := amy.node("amy"); n.State != "ready" {
-		t.Errorf("after resume and restart: %+v", n)
+		t.Errorf("after resume and restart: got %+v, want ready", n)
 	}
 }
 
@@ -157,20 +157,20 @@ func TestStoppedDaemonSaysGoodbye(t *testing.T) {
 	start := time.Now()
 	amy.untilNode("ben", "lost", func(n api.Node) bool {
 		if n.State == "suspect" {
-			t.Errorf("suspected though it said goodbye: %+v", n)
+			t.Errorf("suspected though it said goodbye: got %+v", n)
 		}
 		return n.State == "lost" && strings.Contains(n.Detail, "was stopped")
 	})
 	amy.untilState(id, "UNREACHABLE")
 	if took := time.Since(start); took > time.Second {
-		t.Errorf("known as stopped only after %s", took)
+		t.Errorf("known as stopped after %s, want at most 1 s", took)
 	}
 	if !alive(pid) {
 		t.Fatalf("process %d ended with its daemon", pid)
 	}
 	ben.start()
 	if after := amy.until(id, "RUNNING with a pid", running); after.Tasks[0].PID != pid || after.Tasks[0].Attempt != 1 {
-		t.Errorf("after: %+v, pid before %d", after.Tasks[0], pid)
+		t.Errorf("after: got %+v, want pid %d", after.Tasks[0], pid)
 	}
 	amy.untilNodes(2)
 	g.open()

@@ -2,8 +2,8 @@
 
 package e2e
 
-// The driver of GPUs as it behaves on hosts: it is installed later, cards sleep and are lost, other programs use them, and
-// a drained host lets go of them. The management library is one of the tests' own; see testdata/nvml.
+// The driver of GPUs as it behaves on hosts: it is installed later, cards sleep and are lost, other programs use them,
+// and a drained host releases them. The management library is one of the tests' own; see testdata/nvml.
 
 import (
 	"fmt"
@@ -24,7 +24,7 @@ import (
 // listed bounds the wait for another list of the GPUs, which is made every 30 s.
 const listed = 75 * time.Second
 
-// looks has the daemon list its GPUs and read their status now, as a person does who need not wait for it.
+// looks makes the daemon list its GPUs and read their status now, as a person does who does not wait for it.
 func (d *daemon) looks() {
 	d.t.Helper()
 	if err := d.cmd.Process.Signal(syscall.SIGHUP); err != nil {
@@ -32,7 +32,7 @@ func (d *daemon) looks() {
 	}
 }
 
-// soon has the daemon look at its GPUs, and waits until they are as a test wants them.
+// soon makes the daemon read its GPUs, and waits until they are as a test wants them.
 func (d *daemon) soon(right func([]api.GPU) string) {
 	d.t.Helper()
 	d.looks()
@@ -42,7 +42,7 @@ func (d *daemon) soon(right func([]api.GPU) string) {
 // cards are the GPUs of a management library of the tests.
 type cards struct {
 	t       *testing.T
-	dir     string // what they do
+	dir     string // the directory that says what they do
 	library string // the built library
 	path    string // where the daemon finds it
 }
@@ -75,7 +75,7 @@ func newCards(t *testing.T, n int) *cards {
 	return c
 }
 
-// install puts the library where the daemon looks for it, instead of the one before.
+// install puts the library where the daemon looks for it, in place of the former one.
 func (c *cards) install() *cards {
 	c.t.Helper()
 	text, err := os.ReadFile(c.library)
@@ -201,14 +201,14 @@ func healthyGPUs(n int) func([]api.GPU) string {
 	}
 }
 
-// TestDriverIsInstalledLaterAndReplaced checks that no restart of the daemon is needed, and that sleeping cards are
+// TestDriverMayBeInstalledLaterAndReplaced checks that no restart of the daemon is needed, and that sleeping cards are
 // listed.
-func TestDriverIsInstalledLaterAndReplaced(t *testing.T) {
+func TestDriverMayBeInstalledLaterAndReplaced(t *testing.T) {
 	t.Parallel()
 	c := newCards(t, 2)
 	d := c.daemon().start()
 	if n := len(d.node("cat").GPUs); n != 0 {
-		t.Fatalf("%d GPUs without a driver", n)
+		t.Fatalf("got %d GPUs without a driver, want 0", n)
 	}
 	c.set("init", "18") // NVML_ERROR_LIB_RM_VERSION_MISMATCH
 	c.install()
@@ -233,12 +233,12 @@ func TestDriverIsInstalledLaterAndReplaced(t *testing.T) {
 	})
 	d.gpusAre(patience, healthyGPUs(2))
 	if node := d.node("cat"); node.Driver != "999.1" || node.GPUs[0].Simulated {
-		t.Errorf("node %+v", node)
+		t.Errorf("node: got %+v, want driver 999.1", node)
 	}
 }
 
-// TestCardThatIsLostComesBack checks a lost card, and one whose memory cannot be read.
-func TestCardThatIsLostComesBack(t *testing.T) {
+// TestLostCardComesBack checks a lost card, and one whose memory cannot be read.
+func TestLostCardComesBack(t *testing.T) {
 	t.Parallel()
 	c := newCards(t, 2).install()
 	d := c.daemon().start()
@@ -257,7 +257,7 @@ func TestCardThatIsLostComesBack(t *testing.T) {
 	d.untilState(both, "SUCCEEDED")
 	c.set("1.lost", "")
 	d.soon(func(all []api.GPU) string {
-		// An agent that began after the loss knows nothing of the card.
+		// An agent that began after the loss does not know the card.
 		if len(all) != 2 || all[0].Health != "healthy" || all[1].Health != "unhealthy" && all[1].Health != "unknown" {
 			return fmt.Sprintf("a lost card: %+v", all)
 		}
@@ -270,8 +270,8 @@ func TestCardThatIsLostComesBack(t *testing.T) {
 	d.untilState(waits, "SUCCEEDED")
 }
 
-// TestDrainedHostLetsGoOfItsGPUs checks that nothing of muster has a GPU open while its host is drained.
-func TestDrainedHostLetsGoOfItsGPUs(t *testing.T) {
+// TestDrainedHostReleasesItsGPUs checks that nothing of muster has a GPU open while its host is drained.
+func TestDrainedHostReleasesItsGPUs(t *testing.T) {
 	t.Parallel()
 	c := newCards(t, 2).install()
 	d := c.daemon().start()
@@ -282,7 +282,7 @@ func TestDrainedHostLetsGoOfItsGPUs(t *testing.T) {
 	d.untilState(runs, "RUNNING")
 	d.ok("node", "drain", "cat", "--reason", "new driver")
 	if pid := c.agent(); pid != first {
-		t.Errorf("agent %d, and %d while a task holds a GPU", first, pid)
+		t.Errorf("got agent %[2]d, want %[1]d while a task holds a GPU", first, pid)
 	}
 	g.open()
 	d.untilState(runs, "SUCCEEDED")
@@ -295,33 +295,33 @@ func TestDrainedHostLetsGoOfItsGPUs(t *testing.T) {
 	untilRight(t, patience, open)
 	c.install() // a driver is replaced
 	staysRight(t, 3*time.Second, func() string { d.looks(); return open() })
-	d.gpusAre(patience, healthyGPUs(2)) // as they were
+	d.gpusAre(patience, healthyGPUs(2)) // as before
 	if out := d.ok("gpus"); !strings.Contains(out, "ago: let go while the node is drained") {
-		t.Errorf("gpus:\n%s", out)
+		t.Errorf("gpus: want an age, got\n%s", out)
 	}
 	waits := d.ok("submit", "-G", "2", "--", "true")
 	c.set("0.lost", "") // and a card is gone
 	d.ok("node", "resume", "cat")
 	for _, g := range d.node("cat").GPUs {
 		if g.Index == 0 && g.Health == "healthy" || strings.Contains(g.Detail, "let go") {
-			t.Errorf("right after resume: %+v", g)
+			t.Errorf("right after resume: got %+v, want a new reading", g)
 		}
 	}
 	c.unset("0.lost")
 	d.untilState(d.ok("submit", "-G", "1", "--", "true"), "SUCCEEDED")
 	d.soon(healthyGPUs(2))
 	d.untilState(waits, "SUCCEEDED")
-	// A daemon that is restarted while its host is drained lets go as well.
+	// A daemon that is restarted while its host is drained releases them, too.
 	d.ok("node", "drain", "cat")
 	d.kill()
 	d.start()
 	untilRight(t, patience, open)
 	if all := d.node("cat").GPUs; len(all) != 2 || all[0].ReadAt == nil {
-		t.Errorf("after a restart: %+v", all)
+		t.Errorf("after a restart: got %+v, want 2 GPUs with their last reading", all)
 	}
 }
 
-// TestMemoryIsAttributedByControlGroup checks whose the memory in use on a GPU is.
+// TestMemoryIsAttributedByControlGroup checks to whom the memory in use on a GPU is attributed.
 func TestMemoryIsAttributedByControlGroup(t *testing.T) {
 	c := newCards(t, 1).install()
 	d := c.daemon().start()
@@ -355,17 +355,17 @@ func TestMemoryIsAttributedByControlGroup(t *testing.T) {
 		if all[0].MemoryUsed < 10<<30 {
 			return fmt.Sprintf("in use: %d", all[0].MemoryUsed)
 		}
-		return free(0.75, 0.75)(all) // what a task uses is not taken twice
+		return free(0.75, 0.75)(all) // the memory of a task is not subtracted twice
 	})
-	// Half of the GPU is used by a program that began while the task runs.
+	// A program that began while the task runs uses half of the GPU.
 	program := other(t)
 	c.use(0, 300, map[int]int{fork: 10 << 10, program: 40 << 10})
 	d.soon(free(0.2, 0.25))
 	g.open()
 	c.use(0, 300, map[int]int{program: 40 << 10})
-	d.untilState(runs, "SUCCEEDED") // the program is not the task's: nobody waits for it
+	d.untilState(runs, "SUCCEEDED") // the program is not part of the task, so its end is not waited for
 	d.soon(free(0.4, 0.5))
-	// 75 GiB are in use, and the programs that are listed have 1 of them.
+	// 75 GiB are in use, of which the listed programs have 1.
 	c.use(0, 74<<10, map[int]int{program: 1 << 10})
 	d.soon(free(0, 0.07))
 	waits := d.ok("submit", "--gpu-share", "0.25", "--gpu-mem", "20GiB", "--", "true")
@@ -381,10 +381,10 @@ func TestTasksFindTheDriversLibraries(t *testing.T) {
 	c := newCards(t, 1).install()
 	d := c.daemon().start()
 	if got := d.ok("run", "--", "sh", "-c", "echo $LD_LIBRARY_PATH"); got != c.path {
-		t.Errorf("LD_LIBRARY_PATH %q, want %q", got, c.path)
+		t.Errorf("LD_LIBRARY_PATH: got %q, want %q", got, c.path)
 	}
 	if got := d.ok("run", "--env", "LD_LIBRARY_PATH=/opt/own", "--", "sh", "-c", "echo $LD_LIBRARY_PATH"); got != "/opt/own:"+c.path {
-		t.Errorf("LD_LIBRARY_PATH %q of a job that sets one", got)
+		t.Errorf("LD_LIBRARY_PATH of a job that sets one: got %q, want %q", got, "/opt/own:"+c.path)
 	}
 	// Without the setting, the directories of the daemon's own variable that have the libraries.
 	own := newDaemon(t, "amy", "--gpus", "auto", "--cpus", "2")
@@ -392,11 +392,11 @@ func TestTasksFindTheDriversLibraries(t *testing.T) {
 	own.start()
 	own.gpusAre(patience, healthyGPUs(1))
 	if got := own.ok("run", "--", "sh", "-c", "echo $LD_LIBRARY_PATH"); got != c.path {
-		t.Errorf("LD_LIBRARY_PATH %q, want %q", got, c.path)
+		t.Errorf("LD_LIBRARY_PATH: got %q, want %q", got, c.path)
 	}
 	sim := newDaemon(t, "ben", "--gpus", "sim:1xH100-80GB", "--cpus", "2")
 	sim.env = own.env
 	if got := sim.start().ok("run", "--", "sh", "-c", "echo $LD_LIBRARY_PATH"); got != "" {
-		t.Errorf("LD_LIBRARY_PATH %q where GPUs are simulated", got)
+		t.Errorf("LD_LIBRARY_PATH with simulated GPUs: got %q, want none", got)
 	}
 }

@@ -2,7 +2,7 @@
 
 package e2e
 
-// Looking at the cluster: events of another daemon's jobs and nodes, and listings while somebody looks.
+// Events of another daemon's jobs and nodes, and listings while events are followed.
 
 import (
 	"bufio"
@@ -16,8 +16,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// TestEventsOfTheCluster follows the events at one daemon while another one's jobs run, and looks at listings meanwhile.
-func TestEventsOfTheCluster(t *testing.T) {
+// TestEventsShowJobsAndNodesOfOtherDaemons follows the events at one daemon while another one's jobs run, and reads listings in between.
+func TestEventsShowJobsAndNodesOfOtherDaemons(t *testing.T) {
 	t.Parallel()
 	amy := newDaemon(t, "amy", "--gpus", "sim:2xH100-80GB", "--cpus", "8").start()
 	ben := newDaemon(t, "ben", "--gpus", "none", "--no-worker").start(amy.invite().flags()...)
@@ -25,7 +25,7 @@ func TestEventsOfTheCluster(t *testing.T) {
 	ben.untilNodes(2)
 
 	if out := ben.ok("events"); out != "" {
-		t.Errorf("nobody has looked, and there are events: %s", out)
+		t.Errorf("got events before anything was followed: %s, want an empty text", out)
 	}
 	cmd := ben.client("events", "-f", "--since", "1m", "--jsonl")
 	out, err := cmd.StdoutPipe()
@@ -78,7 +78,7 @@ func TestEventsOfTheCluster(t *testing.T) {
 		})
 		delays = append(delays, ended.At.Sub(*ended.Job.EndedAt))
 		if began.EventID == "" || ended.Job.State != job.Succeeded {
-			t.Errorf("%+v", ended)
+			t.Errorf("got %+v, want an ID and SUCCEEDED", ended)
 		}
 	}
 	slices.Sort(delays)
@@ -87,11 +87,11 @@ func TestEventsOfTheCluster(t *testing.T) {
 	id := amy.ok("submit", "-G", "2", "--", "sleep", "300")
 	gpu := expect("a GPU", func(e *api.Event) bool { return e.Kind == api.EventGPU && e.GPU.Job == job.ID(id) })
 	if gpu.GPU.Node != "amy" {
-		t.Errorf("%+v", gpu.GPU)
+		t.Errorf("got %+v, want a GPU of amy", gpu.GPU)
 	}
-	ben.ok("cancel", id) // ben shows what it has changed at once
+	ben.ok("cancel", id) // ben shows its own change at once
 	if all := ben.ok("jobs", "-q"); strings.Contains(all, id) {
-		t.Errorf("cancelled, and still listed: %s", ben.ok("jobs"))
+		t.Errorf("a cancelled job is still listed: got %s, want all without %q", ben.ok("jobs"), id)
 	}
 	ben.ok("node", "drain", "amy", "--reason", "fans")
 	expect("the drain", func(e *api.Event) bool {
@@ -100,7 +100,7 @@ func TestEventsOfTheCluster(t *testing.T) {
 	amy.ok("node", "resume", "amy")
 
 	if text := ben.ok("events", "--since", "10m", "--kind", "node"); !strings.Contains(text, "amy draining") {
-		t.Errorf("events since:\n%s", text)
+		t.Errorf("events since: want amy draining, got\n%s", text)
 	}
 	amy.kill()
 	expect("silence", func(e *api.Event) bool { return e.Kind == api.EventSilent && e.NodeID == node })

@@ -38,7 +38,7 @@ var exampleFiles = []example{
 // inContainer needs a Docker engine.
 var inContainer = example{file: "container.yaml", prints: []string{"in a container, task 0"}}
 
-// howTo returns the command line in the head of an example.
+// howTo returns the command line at the head of an example.
 func howTo(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(examplesDir, file))
@@ -52,8 +52,8 @@ func howTo(t *testing.T, file string) string {
 	return found[1]
 }
 
-// standInForMPI returns a directory with a program mpirun that says with what it was started. The real one takes the two
-// nodes of this test for one, because they have one address; TestGangOfMPI runs it.
+// standInForMPI returns a directory with a program mpirun that prints its arguments. The real one mistakes the two
+// nodes of this test for one, because they have one address; TestGangRunsMPI runs it.
 func standInForMPI(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -63,7 +63,7 @@ func standInForMPI(t *testing.T) string {
 	return dir
 }
 
-func TestExamples(t *testing.T) {
+func TestExamplesRunAsTheySay(t *testing.T) {
 	same := []string{"--cpus", "4", "--gpus", "sim:2xH100-80GB"}
 	n1 := newDaemon(t, "n1", same...).start()
 	n2 := newDaemon(t, "n2", same...).start(n1.invite().flags()...)
@@ -100,17 +100,17 @@ func (d *daemon) runExample(x example) {
 	}
 	r := d.muster(words...)
 	if r.code != 0 {
-		d.t.Fatalf("muster %q: exit %d\n%s%s", words, r.code, r.stdout, r.stderr)
+		d.t.Fatalf("muster %q: exit %d, want 0\n%s%s", words, r.code, r.stdout, r.stderr)
 	}
 	out := d.ok("logs", "--all", "last")
 	for _, want := range x.prints {
 		if !strings.Contains(out, want) {
-			d.t.Errorf("it did not print %q:\n%s", want, out)
+			d.t.Errorf("want %q, got\n%s", want, out)
 		}
 	}
 }
 
-func TestExampleInContainer(t *testing.T) {
+func TestExampleRunsInAContainer(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t)
 	if out, err := exec.Command("docker", "-H", e.host, "tag", busyImage, "busybox:1.36").CombinedOutput(); err != nil {
@@ -119,19 +119,19 @@ func TestExampleInContainer(t *testing.T) {
 	newDaemon(t, "n1", "--cpus", "4", "--gpus", "none", "--docker-host", e.host).start().runExample(inContainer)
 }
 
-// TestDemo runs the demonstration of the README: three daemons, and a job that compiles muster.
-func TestDemo(t *testing.T) {
+// TestDemoOfTheReadmeWorks runs the demonstration of the README: three daemons, and a job that compiles muster.
+func TestDemoOfTheReadmeWorks(t *testing.T) {
 	t.Parallel()
 	out, err := exec.Command(filepath.Join(examplesDir, demo)).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "state       SUCCEEDED") {
-		t.Errorf("%v\n%s", err, out)
+		t.Errorf("got %v, want SUCCEEDED\n%s", err, out)
 	}
 }
 
-// demo is the only file of examples/ that is no job, and starts the daemons that it needs.
+// demo is the only file of examples/ that is no job. It starts the daemons that it needs.
 const demo = "demo.sh"
 
-// Each file of examples/ is run by TestExamples, or by a test of its own.
+// Each file of examples/ is run by TestExamplesRunAsTheySay, or by a test of its own.
 func TestExamplesAreAllRun(t *testing.T) {
 	files, err := os.ReadDir(examplesDir)
 	if err != nil {

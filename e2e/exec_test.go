@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-func TestExec(t *testing.T) {
+func TestExecRunsCommandsInTheTask(t *testing.T) {
 	t.Parallel()
 	amy, ben, _ := three(t)
 	g := newGate(t)
@@ -24,21 +24,21 @@ func TestExec(t *testing.T) {
 	doc := amy.untilState(id, "RUNNING")
 	if r := ben.muster("exec", id, "--", "sh", "-c", "echo $COLOUR; pwd; echo wrong >&2; exit 7"); r.code != 7 || r.stderr != "wrong\n" ||
 		!strings.HasPrefix(r.stdout, "blue\n/") || !strings.HasSuffix(strings.TrimSpace(r.stdout), "/scratch") {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want exit code 7 with the variables and the directory of the task", r)
 	}
 	if r := ben.musterIn(strings.NewReader("from here\n"), "exec", "-i", id+".0", "--", "cat"); r.code != 0 || r.stdout != "from here\n" {
-		t.Errorf("with input: %+v", r)
+		t.Errorf("with input: got %+v, want the input", r)
 	}
 	if r := ben.muster("exec", id, "--", "cat"); r.code != 0 || r.stdout != "" {
-		t.Errorf("without input: %+v", r)
+		t.Errorf("without input: got %+v, want no output", r)
 	}
 	if r := ben.muster("exec", id, "--", "sh", "-c", "kill -TERM $$"); r.code != 128+15 {
-		t.Errorf("ended by a signal: %+v", r)
+		t.Errorf("ended by a signal: got %+v, want 143", r)
 	}
 	ben.fails(127, []string{"no-such-program-xyz"}, "exec", id, "--", "no-such-program-xyz")
 	ben.fails(2, []string{"terminal"}, "exec", "-t", id, "--", "true")
 	if big := ben.muster("exec", id, "--", "sh", "-c", "head -c 3000000 /dev/zero | tr '\\0' x"); len(big.stdout) != 3_000_000 {
-		t.Errorf("%d bytes of 3,000,000", len(big.stdout))
+		t.Errorf("got %d bytes, want 3,000,000", len(big.stdout))
 	}
 	// A command ends when its client ends. The remaining commands end with the task.
 	for _, gone := range []string{"client", "task"} {
@@ -83,7 +83,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-func TestExecTerminal(t *testing.T) {
+func TestExecOpensATerminal(t *testing.T) {
 	t.Parallel()
 	amy, ben, _ := three(t)
 	g := newGate(t)
@@ -119,7 +119,7 @@ func TestCommandsOfAUserAreBounded(t *testing.T) {
 		defer client.Wait()
 		defer stdin.Close() // this lets the command end
 		if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "up\n" {
-			t.Fatalf("%q, %v", line, err)
+			t.Fatalf("got %q, %v, want up", line, err)
 		}
 	}
 	amy.fails(125, []string{"32 commands open in tasks on this node, the maximum"}, "exec", id, "--", "true")

@@ -17,34 +17,34 @@ import (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-func TestBootstrapDaemonGoneForGood(t *testing.T) {
+func TestClusterSurvivesItsBootstrapDaemon(t *testing.T) {
 	t.Parallel()
 	amy, ben, cat := three(t)
 	amy.kill()
 	id := ben.ok("submit", "-G", "H100:1", "--", "echo", "still here")
 	if doc := ben.untilState(id, "SUCCEEDED"); doc.Tasks[0].Node != "cat" {
-		t.Errorf("ran on %s", doc.Tasks[0].Node)
+		t.Errorf("ran on %s, want cat", doc.Tasks[0].Node)
 	}
 	if out := cat.ok("logs", id); out != "still here" {
-		t.Errorf("logs at cat: %q", out)
+		t.Errorf("logs at cat: got %q, want %q", out, "still here")
 	}
 	ben.kill()
 	start := time.Now()
 	ben.start() // without an invitation, while its bootstrap host is gone
 	ben.untilNodes(2)
 	if took := time.Since(start); took > 5*time.Second {
-		t.Errorf("back after %s", took)
+		t.Errorf("connected after %s, want at most 5 s", took)
 	}
 	id = ben.ok("submit", "-G", "H100:1", "--", "true")
 	ben.untilState(id, "SUCCEEDED")
 	id = cat.ok("submit", "-w", "ben", "--", "true")
 	if doc := cat.untilState(id, "SUCCEEDED"); doc.Tasks[0].Node != "ben" {
-		t.Errorf("ran on %s", doc.Tasks[0].Node)
+		t.Errorf("ran on %s, want ben", doc.Tasks[0].Node)
 	}
 }
 
 // An owner that cannot be reached is named in one line, with its addresses and what to do.
-func TestOwnerThatDoesNotAnswer(t *testing.T) {
+func TestSilentOwnerIsNamedInOneLine(t *testing.T) {
 	t.Parallel()
 	amy, ben, _ := three(t)
 	id := amy.ok("submit", "--hold", "true")
@@ -54,7 +54,7 @@ func TestOwnerThatDoesNotAnswer(t *testing.T) {
 		eventually(t, verb+" says who does not answer", func() bool {
 			r := ben.muster(verb, id)
 			if r.code != 1 || strings.Count(r.stderr, "\n") != 1 {
-				t.Fatalf("%s: %+v", verb, r)
+				t.Fatalf("%s: got %+v, want exit code 1 and one line", verb, r)
 			}
 			return containsAll(r.stderr, want) // an open connection may break first
 		})
@@ -63,7 +63,7 @@ func TestOwnerThatDoesNotAnswer(t *testing.T) {
 	ben.ok("cancel", id)
 }
 
-func TestWorkerDaemonKilledWhileTaskRuns(t *testing.T) {
+func TestTaskSurvivesItsDaemon(t *testing.T) {
 	t.Parallel()
 	amy, _, cat := three(t)
 	g := newGate(t)
@@ -71,7 +71,7 @@ func TestWorkerDaemonKilledWhileTaskRuns(t *testing.T) {
 	before := amy.until(id, "RUNNING with a pid", func(j api.Job) bool { return j.State == "RUNNING" && j.Tasks[0].PID > 0 })
 	pid := before.Tasks[0].PID
 	if since := time.Since(*before.Tasks[0].StartedAt); since < 0 || since > 30*time.Second {
-		t.Errorf("its process began %s ago", since)
+		t.Errorf("its process began %s ago, want 0 to 30 s", since)
 	}
 	cat.kill()
 	amy.untilState(id, "UNREACHABLE")
@@ -82,7 +82,7 @@ func TestWorkerDaemonKilledWhileTaskRuns(t *testing.T) {
 	after := amy.until(id, "RUNNING with a pid", func(j api.Job) bool { return j.State == "RUNNING" && j.Tasks[0].PID > 0 })
 	if after.Tasks[0].PID != pid || after.Tasks[0].Attempt != before.Tasks[0].Attempt || !alive(pid) ||
 		!after.Tasks[0].StartedAt.Equal(*before.Tasks[0].StartedAt) {
-		t.Errorf("before %+v, after %+v", before.Tasks[0], after.Tasks[0])
+		t.Errorf("before %+v, after %+v, want the same process", before.Tasks[0], after.Tasks[0])
 	}
 	g.open()
 	doc := amy.until(id, "FAILED", func(j api.Job) bool { return j.State == "FAILED" })
@@ -90,16 +90,16 @@ func TestWorkerDaemonKilledWhileTaskRuns(t *testing.T) {
 		t.Errorf("exit code %v, want 9", doc.ExitCode)
 	}
 	if !doc.Tasks[0].StartedAt.Equal(*before.Tasks[0].StartedAt) {
-		t.Errorf("it began at %s while it ran, and at %s once it had ended", before.Tasks[0].StartedAt, doc.Tasks[0].StartedAt)
+		t.Errorf("it began at %s while it ran, and at %s after its end, want the same", before.Tasks[0].StartedAt, doc.Tasks[0].StartedAt)
 	}
-	var first, second int // what the process itself takes for its pid
+	var first, second int // the pid that the process itself sees
 	out := amy.ok("logs", id)
 	if _, err := fmt.Sscanf(out, "before %d\nafter %d", &first, &second); err != nil || first != second {
-		t.Errorf("logs %q, want the same pid twice", out)
+		t.Errorf("logs: got %q, want the same pid twice", out)
 	}
 }
 
-func TestTaskEndsWhileItsDaemonIsDown(t *testing.T) {
+func TestEndWithoutADaemonIsReportedLater(t *testing.T) {
 	t.Parallel()
 	amy, _, cat := three(t)
 	g := newGate(t)
@@ -127,12 +127,12 @@ func untilGone(t *testing.T, pid int) {
 		select {
 		case <-tick.C:
 		case <-late.C:
-			t.Fatalf("process %d does not end", pid)
+			t.Fatalf("process %d did not end", pid)
 		}
 	}
 }
 
-func TestSubmittersDaemonKilled(t *testing.T) {
+func TestJobsSurviveTheirOwner(t *testing.T) {
 	t.Parallel()
 	amy, ben, _ := three(t)
 	g := newGate(t)
@@ -152,7 +152,7 @@ func TestSubmittersDaemonKilled(t *testing.T) {
 	known := func(j api.Job) bool { return j.State == "RUNNING" && j.Tasks[0].PID > 0 }
 	if got := amy.until(running, "RUNNING with a pid", known); got.Tasks[0].PID != doc.Tasks[0].PID || got.Tasks[0].Attempt != doc.Tasks[0].Attempt ||
 		!got.Tasks[0].StartedAt.Equal(*doc.Tasks[0].StartedAt) {
-		t.Errorf("before %+v, after %+v", doc.Tasks[0], got.Tasks[0])
+		t.Errorf("before %+v, after %+v, want the same process", doc.Tasks[0], got.Tasks[0])
 	}
 	if got := amy.untilState(ends, "FAILED"); *got.ExitCode != 5 {
 		t.Errorf("exit code %d, want 5", *got.ExitCode)
@@ -163,27 +163,27 @@ func TestSubmittersDaemonKilled(t *testing.T) {
 	}
 	ben.untilState(pending, "SUCCEEDED")
 	if out := ben.ok("logs", pending); out != "last" {
-		t.Errorf("logs: %q", out)
+		t.Errorf("logs: got %q, want %q", out, "last")
 	}
 }
 
-func TestSingleDaemonRestarts(t *testing.T) {
+func TestSingleDaemonKeepsItsJobsOverARestart(t *testing.T) {
 	amy := newDaemon(t, "amy", "--gpus", "sim:2xH100-80GB").start()
 	id := amy.ok("submit", "-G", "1", "--", "echo", "alone")
 	amy.untilState(id, "SUCCEEDED")
 	amy.kill()
 	amy.start()
 	if doc := amy.show(id); doc.State != "SUCCEEDED" {
-		t.Errorf("after a restart: %+v", doc)
+		t.Errorf("after a restart: got %+v, want SUCCEEDED", doc)
 	}
 	if out := amy.ok("logs", id); out != "alone" {
-		t.Errorf("logs: %q", out)
+		t.Errorf("logs: got %q, want %q", out, "alone")
 	}
 }
 
-// TestFullDisk fills the small file system of the data directory. While it is full, jobs are refused with that reason,
+// TestFullDiskRefusesJobsAndLosesNone fills the small file system of the data directory. While it is full, jobs are refused with that reason,
 // and nothing is lost.
-func TestFullDisk(t *testing.T) {
+func TestFullDiskRefusesJobsAndLosesNone(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("mounting a small file system needs root")
 	}
@@ -196,7 +196,7 @@ func TestFullDisk(t *testing.T) {
 	fill := fillDisk(t, data)
 	amy.fails(1, []string{"disk"}, "submit", "--", "true")
 	if doc := amy.show(id); doc.State != "SUCCEEDED" {
-		t.Errorf("on a full disk the old job is %+v", doc)
+		t.Errorf("on a full disk the old job is %+v, want SUCCEEDED", doc)
 	}
 	if err := os.Remove(fill); err != nil {
 		t.Fatal(err)
@@ -212,6 +212,6 @@ func TestFullDisk(t *testing.T) {
 	amy.kill()
 	amy.start()
 	if doc := amy.show(id); doc.State != "SUCCEEDED" {
-		t.Errorf("after a full disk and a restart: %+v", doc)
+		t.Errorf("after a full disk and a restart: got %+v, want SUCCEEDED", doc)
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/musterhq/muster/internal/upload"
 )
 
-// project writes n files of size bytes, in directories of a hundred files.
+// project writes n files of size bytes, in directories of a hundred files each.
 func project(t *testing.T, n, size int) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -57,8 +57,8 @@ func (d *daemon) in(dir string, args ...string) result {
 	return result{stdout: out.String(), stderr: errs.String(), code: cmd.ProcessState.ExitCode()}
 }
 
-// chunks returns the chunks in the daemon's store with the inodes of their files, so that a chunk that is written
-// again counts as another one.
+// chunks returns the chunks in the daemon's store with the inodes of their files, so that a chunk that is written again
+// counts as another one.
 func (d *daemon) chunks() map[string]bool {
 	d.t.Helper()
 	all := map[string]bool{}
@@ -84,7 +84,7 @@ func (d *daemon) chunks() map[string]bool {
 	return all
 }
 
-// untilChunks waits until the daemon's store holds a chunk.
+// untilChunks waits until the daemon's store has a chunk.
 func (d *daemon) untilChunks() {
 	d.t.Helper()
 	tick := time.NewTicker(time.Millisecond)
@@ -96,7 +96,7 @@ func (d *daemon) untilChunks() {
 	}
 }
 
-func TestUpload(t *testing.T) {
+func TestUploadSendsOnlyNewChunks(t *testing.T) {
 	t.Parallel()
 	amy, ben, cat := three(t)
 	dir := project(t, 1000, 20_000)
@@ -115,11 +115,11 @@ func TestUpload(t *testing.T) {
 	}
 	before := []map[string]bool{amy.chunks(), ben.chunks(), cat.chunks()}
 	if len(before[0]) < 1000 {
-		t.Fatalf("%d chunks at the owner", len(before[0]))
+		t.Fatalf("got %d chunks at the owner, want at least 1000", len(before[0]))
 	}
 	from := cat.logged()
 	if r := amy.in(dir, "run", "--upload", ".", "-w", "cat", "--", "true"); r.code != 0 {
-		t.Fatalf("the second job: %+v", r)
+		t.Fatalf("the second job: got %+v, want exit code 0", r)
 	}
 	cat.waitLog(from, "files of attempt are here", "fetched=0")
 	for i, d := range []*daemon{amy, ben, cat} {
@@ -132,18 +132,18 @@ func TestUpload(t *testing.T) {
 	// Each task has its own copy: a task does not see the changes of another.
 	amy.in(dir, "run", "--upload", ".", "-w", "cat", "--", "sh", "-c", "for f in d0/*; do echo spoilt >$f; done")
 	if r := amy.in(dir, "run", "--upload", ".", "-w", "cat", "--", "sh", "-c", count); !strings.Contains(r.stdout, string(want)) {
-		t.Errorf("another task's changes are seen: %q", r.stdout)
+		t.Errorf("another task's changes are seen: got %q", r.stdout)
 	}
 }
 
-// TestStagingIsShown delays chunks at the owner and checks what is shown for a task that waits for its files.
-func TestStagingIsShown(t *testing.T) {
+// TestProgressOfStagingIsShown delays chunks at the owner and checks what is shown for a task that waits for its files.
+func TestProgressOfStagingIsShown(t *testing.T) {
 	t.Parallel()
 	amy, ben, _ := three(t)
 	dir := project(t, 4, 300_000)
 	r := amy.in(dir, "submit", "--hold", "--upload", ".", "-w", "cat", "--", "sh", "-c", "cat $(find . -type f) | wc -c")
 	if r.code != 0 {
-		t.Fatalf("%+v", r)
+		t.Fatalf("got %+v, want exit code 0", r)
 	}
 	id := strings.TrimSpace(r.stdout)
 	packs, err := filepath.Glob(filepath.Join(amy.dir, "data/blobs/packs/*"))
@@ -166,11 +166,11 @@ func TestStagingIsShown(t *testing.T) {
 			args = args[:1]
 		}
 		if text := ben.ok(args...); !strings.Contains(text, state) || !strings.Contains(text, "Staging") {
-			t.Errorf("%s does not show the state and the reason:\n%s", verb, text)
+			t.Errorf("%s: want the state and the reason, got\n%s", verb, text)
 		}
 	}
 	if text := ben.ok("why", id); !strings.Contains(text, " of 1.2 MB from amy") {
-		t.Errorf("why does not show the progress:\n%s", text)
+		t.Errorf("why: want the progress, got\n%s", text)
 	}
 	if err := os.Rename(saved, packs[0]); err != nil {
 		t.Fatal(err)
@@ -182,11 +182,11 @@ func TestStagingIsShown(t *testing.T) {
 	}
 	amy.untilState(id, "SUCCEEDED")
 	if text := strings.TrimSpace(amy.ok("logs", id)); text != "1200000" {
-		t.Errorf("the task read %q bytes", text)
+		t.Errorf("the task read %q bytes, want 1200000", text)
 	}
 }
 
-func TestUploadRefused(t *testing.T) {
+func TestInvalidUploadsAreRefused(t *testing.T) {
 	amy := newDaemon(t, "amy", "--gpus", "none").start()
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "f"), strings.Repeat("x", 1000))
@@ -214,18 +214,18 @@ func TestUploadRefused(t *testing.T) {
 	}
 }
 
-func TestDownload(t *testing.T) {
+func TestDownloadCopiesRequestedFiles(t *testing.T) {
 	t.Parallel()
 	amy, ben, cat := three(t)
 	dir, here := t.TempDir(), t.TempDir()
 	const task = `mkdir -p ckpt/deep && echo 1 > ckpt/a && echo 2 > ckpt/deep/b && echo no > other && ln -s /etc/passwd ckpt/evil; exit 3`
 	if r := amy.in(here, "run", "-w", "cat", "--download", "ckpt/*", "--", "sh", "-c", task); r.code != 3 {
-		t.Fatalf("%+v", r)
+		t.Fatalf("got %+v, want exit code 3", r)
 	}
 	check := func(path, want string) {
 		t.Helper()
 		if text, err := os.ReadFile(path); err != nil || string(text) != want {
-			t.Errorf("%s: %q, %v", path, text, err)
+			t.Errorf("%s: got %q, %v, want %q", path, text, err, want)
 		}
 	}
 	check(filepath.Join(here, "ckpt/a"), "1\n")
@@ -250,8 +250,8 @@ func TestDownload(t *testing.T) {
 	ben.fails(1, []string{"no files are kept"}, "cp", id+":now", dir)
 }
 
-// TestFIFOKeepsNobodyWaiting leaves a FIFO where a directory is looked for. The end of the task does not wait for a writer,
-// nor does a copy, nor the next daemon.
+// TestFIFOKeepsNobodyWaiting leaves a FIFO where a directory is expected. The end of the task does not wait for a
+// writer, nor does a copy, nor the next daemon.
 func TestFIFOKeepsNobodyWaiting(t *testing.T) {
 	d := newDaemon(t, "amy", "--gpus", "none").start()
 	made, end := newGate(t), newGate(t)
@@ -307,7 +307,7 @@ func TestUploadSurvivesKills(t *testing.T) {
 	id := strings.TrimSpace(out.String())
 	amy.untilState(id, "SUCCEEDED")
 	if text := strings.TrimSpace(amy.ok("logs", id)); text != "300" {
-		t.Errorf("the task saw %q files", text)
+		t.Errorf("the task saw %q files, want 300", text)
 	}
 	now = cat.chunks()
 	for c := range had {

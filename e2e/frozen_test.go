@@ -14,8 +14,8 @@ import (
 	"github.com/musterhq/muster/api"
 )
 
-// freeze has every write to the file system at dir wait until thaw is called, or the test ends. A process of its own thaws it
-// if the tests are killed meanwhile: nothing could end the daemons that wait for it.
+// freeze makes every write to the file system at dir wait until thaw is called, or the test ends. A separate process
+// thaws it if the tests are killed in between, because nothing could end the daemons that wait for it.
 func freeze(t *testing.T, dir string) (thaw func()) {
 	t.Helper()
 	late := exec.Command("sh", "-c", `sleep 300; fsfreeze --unfreeze "$0"`, dir)
@@ -35,9 +35,9 @@ func freeze(t *testing.T, dir string) (thaw func()) {
 	return thaw
 }
 
-// TestFrozenDisk freezes the disk of a worker's data directory. A task there is cancelled, the exit of another one is told, a
-// new one runs elsewhere, and the node says what is wrong. After a thaw it takes tasks again.
-func TestFrozenDisk(t *testing.T) {
+// TestFrozenDiskOfAWorkerLosesNoTask freezes the disk of a worker's data directory. A task there is cancelled, the exit of another one is
+// reported, a new one runs elsewhere, and the node says what is wrong. After a thaw it takes tasks again.
+func TestFrozenDiskOfAWorkerLosesNoTask(t *testing.T) {
 	t.Parallel()
 	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "4").start()
 	ben := newDaemon(t, "ben", "--gpus", "none", "--cpus", "4")
@@ -59,7 +59,7 @@ func TestFrozenDisk(t *testing.T) {
 		t.Errorf("exit code %d, want 7", *j.Tasks[0].ExitCode)
 	}
 	if j := amy.untilState(moves, "SUCCEEDED"); j.Tasks[0].Node != "amy" {
-		t.Errorf("it ran on %s", j.Tasks[0].Node)
+		t.Errorf("it ran on %s, want amy", j.Tasks[0].Node)
 	}
 	amy.untilNode("ben", "not ready", func(n api.Node) bool {
 		return n.State != api.NodeReady && strings.Contains(n.Detail, "does not answer")
@@ -68,13 +68,13 @@ func TestFrozenDisk(t *testing.T) {
 	amy.untilNode("ben", "ready", func(n api.Node) bool { return n.State == api.NodeReady })
 	amy.untilState(amy.ok("submit", "-w", "ben", "--", "true"), "SUCCEEDED")
 	if j := amy.show(ends); j.State != "FAILED" || *j.Tasks[0].ExitCode != 7 {
-		t.Errorf("after the thaw it is %+v", j)
+		t.Errorf("after the thaw it is %+v, want FAILED with 7", j)
 	}
 }
 
-// TestFrozenDiskOfTheOwner freezes the disk of the daemon that accepts jobs. A submission fails soon, with the reason, and what
-// is only read is answered.
-func TestFrozenDiskOfTheOwner(t *testing.T) {
+// TestFrozenDiskOfTheOwnerFailsSubmitsSoon freezes the disk of the daemon that accepts jobs. A submission fails soon, with the reason,
+// and requests that only read are answered.
+func TestFrozenDiskOfTheOwnerFailsSubmitsSoon(t *testing.T) {
 	t.Parallel()
 	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "4")
 	mountDisk(t, "ext4", amy.dir+"/data")
@@ -86,7 +86,7 @@ func TestFrozenDiskOfTheOwner(t *testing.T) {
 	r := amy.fails(1, []string{"does not answer"}, "submit", "--", "true")
 	t.Logf("submit took %v: %s", time.Since(began), r.stderr)
 	if j := amy.show(id); j.State != "RUNNING" {
-		t.Errorf("the job is %s", j.State)
+		t.Errorf("the job is %s, want RUNNING", j.State)
 	}
 	amy.ok("nodes")
 	thaw()

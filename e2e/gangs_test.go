@@ -29,7 +29,7 @@ func (d *daemon) untilDoc(id, what string, as func(api.Job) bool) api.Job {
 	return until(d, "job "+id, what, func() api.Job { return d.doc(id) }, as)
 }
 
-// allRun reports whether each task of a job runs and has told its process.
+// allRun reports whether each task of a job runs and has reported its process.
 func allRun(j api.Job) bool {
 	return j.TaskCount > 0 && len(j.Tasks) == j.TaskCount && !slices.ContainsFunc(j.Tasks, func(t api.Task) bool { return t.State != job.Running || t.PID == 0 })
 }
@@ -52,7 +52,7 @@ func onLoopback(t *testing.T, n int) []*daemon {
 }
 
 // Three hosts with different addresses meet at the address and port of rank 0.
-func TestGangMeets(t *testing.T) {
+func TestGangMeetsAtRankZero(t *testing.T) {
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "rendezvous")
 	if out, err := exec.Command("go", "build", "-o", program, "./testdata/rendezvous").CombinedOutput(); err != nil {
@@ -62,7 +62,7 @@ func TestGangMeets(t *testing.T) {
 	n1 := l.daemons(3, "--gpus", "none", "--cpus", "1")[0]
 	r := n1.muster("run", "-N", "3", "--ntasks-per-node", "2", "--", "sh", "-c", program+` && echo "$MUSTER_NODE_IPS" | tr "\n" " " && tr "\n" ";" < "$MUSTER_HOSTFILE"`)
 	if r.code != 0 {
-		t.Fatalf("exit %d\n%s%s", r.code, r.stdout, r.stderr)
+		t.Fatalf("exit %d, want 0\n%s%s", r.code, r.stdout, r.stderr)
 	}
 	met := map[string][]string{}
 	for line := range strings.Lines(r.stdout) {
@@ -70,11 +70,11 @@ func TestGangMeets(t *testing.T) {
 		met[rank] = append(met[rank], text)
 	}
 	if len(met["0"]) != 2 {
-		t.Fatalf("met %q", met)
+		t.Fatalf("met %q, want 2 ranks at rank 0", met)
 	}
 	addresses := strings.Fields(strings.TrimPrefix(met["0"][0], "world 3, rank 0, processes 2: "))
 	if sorted := slices.Sorted(slices.Values(addresses)); !slices.Equal(sorted, []string{l.address(0), l.address(1), l.address(2)}) {
-		t.Fatalf("met %q", met)
+		t.Fatalf("met %q, want %q", met, []string{l.address(0), l.address(1), l.address(2)})
 	}
 	all := strings.Join(addresses, " ")
 	for rank := range 3 {
@@ -83,13 +83,13 @@ func TestGangMeets(t *testing.T) {
 			all + " " + strings.Join(addresses, " slots=2;") + " slots=2;",
 		}
 		if got := met[strconv.Itoa(rank)]; !slices.Equal(got, want) {
-			t.Errorf("rank %d says %q, want %q", rank, got, want)
+			t.Errorf("rank %d: got %q, want %q", rank, got, want)
 		}
 	}
 }
 
 // Members in containers meet as well, at the same address and port: a gang has the network of its hosts.
-func TestGangOfContainersMeets(t *testing.T) {
+func TestGangOfContainersMeetsAtRankZero(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t)
 	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "1", "--docker-host", e.host).start()
@@ -99,7 +99,7 @@ func TestGangOfContainersMeets(t *testing.T) {
 	script := `if [ $MUSTER_NODE_RANK = 0 ]; then echo met rank 0 of $MUSTER_NUM_NODES | nc -l -p $MASTER_PORT; else until nc $MASTER_ADDR $MASTER_PORT; do sleep 0.05; done; fi`
 	r := ben.muster("run", "-N", "2", "-t", "1m", "--image", busyImage, "--", "sh", "-c", script)
 	if r.code != 0 || r.stdout != "1| met rank 0 of 2\n" {
-		t.Errorf("exit %d: %q\n%s", r.code, r.stdout, r.stderr)
+		t.Errorf("exit %d: got %q, want 0 and rank 1\n%s", r.code, r.stdout, r.stderr)
 	}
 }
 
@@ -121,8 +121,8 @@ func mpiScript(t *testing.T) string {
 	return path
 }
 
-// mpirun starts a program of two processes on each of three hosts, by the host file and through muster exec.
-func TestGangOfMPI(t *testing.T) {
+// mpirun starts a program of two processes on each of three hosts, with the host file and through muster exec.
+func TestGangRunsMPI(t *testing.T) {
 	t.Parallel()
 	needtest.MPI(t)
 	program := filepath.Join(t.TempDir(), "sum")
@@ -131,7 +131,7 @@ func TestGangOfMPI(t *testing.T) {
 	}
 	l := newLab(t, 3)
 	n := l.daemons(3, "--gpus", "none", "--cpus", "2")
-	// The sockets are on a file system that all hosts see, so one of them does for all.
+	// The sockets are on a file system that all hosts see, so that one of them suffices for all.
 	r := n[1].muster("run", "--env", "MUSTER_SOCKET="+n[1].socket, "--env", "PROGRAM="+program,
 		"--env", "PATH="+filepath.Dir(binary(t))+":"+os.Getenv("PATH"),
 		"--env", "OMPI_ALLOW_RUN_AS_ROOT=1", "--env", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", mpiScript(t))
@@ -142,13 +142,13 @@ func TestGangOfMPI(t *testing.T) {
 		want = append(want, fmt.Sprintf("0| process %d of 6, sum 15", i))
 	}
 	if r.code != 0 || !slices.Equal(lines, want) {
-		t.Fatalf("exit %d\n%s\n%s", r.code, r.stdout, r.stderr)
+		t.Fatalf("exit %d, want 0\n%s\nwant %q\n%s", r.code, r.stdout, want, r.stderr)
 	}
 	t.Logf("%d processes on 3 hosts in %s", len(lines), r.took)
 }
 
-// A member that is killed ends the gang, and everybody is told which it was.
-func TestGangMemberKilled(t *testing.T) {
+// A member that is killed ends the gang, and the reason of each task names that member.
+func TestKilledMemberEndsTheGang(t *testing.T) {
 	t.Parallel()
 	n := onLoopback(t, 3)
 	id := n[0].ok("submit", "-N", "3", "sleep", "1000")
@@ -164,11 +164,11 @@ func TestGangMemberKilled(t *testing.T) {
 	}
 	doc = n[0].doc(id)
 	if doc.State != job.Failed || doc.Reason != cause || doc.Tasks[1].State != job.Failed {
-		t.Errorf("%s (%s), rank 1 %s", doc.State, doc.Reason, doc.Tasks[1].State)
+		t.Errorf("got %s (%s), rank 1 %s, want FAILED (%s), FAILED", doc.State, doc.Reason, doc.Tasks[1].State, cause)
 	}
 	for _, rank := range []int{0, 2} {
 		if x := doc.Tasks[rank]; x.State != job.Cancelled || x.Reason != job.ReasonGangEnded || x.ReasonDetail != cause {
-			t.Errorf("rank %d is %s: %s: %s; want it CANCELLED: %s", rank, x.State, x.Reason, x.ReasonDetail, cause)
+			t.Errorf("rank %d is %s: got %s: %s; want it CANCELLED: %s", rank, x.State, x.Reason, x.ReasonDetail, cause)
 		}
 		untilGone(t, pids[rank])
 	}
@@ -176,7 +176,7 @@ func TestGangMemberKilled(t *testing.T) {
 }
 
 // With --kill-on-bad-exit=no each rank ends by itself, and the highest exit code counts.
-func TestGangGoesOn(t *testing.T) {
+func TestGangGoesOnWithoutKillOnBadExit(t *testing.T) {
 	t.Parallel()
 	n := onLoopback(t, 3)
 	id := n[0].ok("submit", "-N", "3", "--kill-on-bad-exit=no", "--", "sh", "-c", "exit $((MUSTER_NODE_RANK * 3))")
@@ -185,23 +185,23 @@ func TestGangGoesOn(t *testing.T) {
 	}
 	for rank, x := range n[2].doc(id).Tasks {
 		if x.ExitCode == nil || *x.ExitCode != 3*rank || x.State == job.Cancelled {
-			t.Errorf("rank %d is %s (%s)", rank, x.State, x.Reason)
+			t.Errorf("rank %d is %s (%s), want exit code %d", rank, x.State, x.Reason, 3*rank)
 		}
 	}
 	if r := n[0].muster("wait", id+".1"); r.code != 3 {
-		t.Errorf("wait for rank 1: exit %d, %s", r.code, r.stderr)
+		t.Errorf("wait for rank 1: exit %d, want 3: %s", r.code, r.stderr)
 	}
 }
 
-// A host that is lost takes the whole gang with it, which then runs on the hosts that are left.
-func TestGangHostLost(t *testing.T) {
+// A lost host takes the whole gang with it, which then runs on the remaining hosts.
+func TestGangOfALostHostRunsAgain(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, 4)
 	n := l.daemons(4, "--gpus", "none", "--cpus", "1")
 	starts := filepath.Join(t.TempDir(), "starts")
 	file := filepath.Join(t.TempDir(), "job.yaml")
 	write(t, file, fmt.Sprintf("nodes: 3\nlease: %s\ncommand: [sh, -c, 'echo $MUSTER_ATTEMPT.$MUSTER_NODE_RANK >> %s; [ $MUSTER_ATTEMPT -gt 1 ] || exec sleep 1000']\n", job.MinLease, starts))
-	n[0].ok("node", "drain", "n1") // the owner runs none of the tasks, because it must not be the host that is lost
+	n[0].ok("node", "drain", "n1") // the owner runs none of the tasks, because its host must not be the lost one
 	id := n[0].ok("submit", "-F", file)
 	doc := n[0].untilDoc(id, "running everywhere", allRun)
 	n[0].ok("node", "resume", "n1")
@@ -216,18 +216,18 @@ func TestGangHostLost(t *testing.T) {
 	})
 	t.Logf("ended %s after the loss", time.Since(start).Round(time.Second))
 	if doc.State != job.Succeeded {
-		t.Fatalf("%s: %s", doc.State, doc.Reason)
+		t.Fatalf("got %s: %s, want SUCCEEDED", doc.State, doc.Reason)
 	}
 	for rank, x := range doc.Tasks {
 		if x.Attempt != 2 || x.Node == lost || x.Rank != rank {
-			t.Errorf("rank %d ran as attempt %d on %s", rank, x.Attempt, x.Node)
+			t.Errorf("rank %d ran as attempt %d on %s, want 2, on another host than the lost one", rank, x.Attempt, x.Node)
 		}
 	}
 	text, err := os.ReadFile(starts)
 	got := strings.Fields(string(text))
 	slices.Sort(got)
 	if err != nil || !slices.Equal(got, []string{"1.0", "1.1", "1.2", "2.0", "2.1", "2.2"}) {
-		t.Errorf("the ranks started as %q, %v", got, err)
+		t.Errorf("the ranks started as %q, %v, want 1.0 to 1.2 and 2.0 to 2.2", got, err)
 	}
 }
 
@@ -239,8 +239,8 @@ func gangsEach() int {
 	return 15
 }
 
-// untilAllEnded polls twice a second until each job has ended. The test fails after some time, or if none has ended for as
-// long as the patience. Then it tells what the daemons know of the jobs that have not ended.
+// untilAllEnded polls twice a second until each job has ended. The test fails after some time, or if none has ended for
+// as long as the patience. Then it logs what the daemons know of the other jobs.
 func untilAllEnded(d *daemon, all []*daemon, within time.Duration) {
 	d.t.Helper()
 	start, moved, least := time.Now(), time.Now(), -1
@@ -272,15 +272,15 @@ func untilAllEnded(d *daemon, all []*daemon, within time.Duration) {
 	})
 }
 
-// tell logs what a verb prints, whatever it is.
+// tell logs what a verb prints.
 func (d *daemon) tell(args ...string) {
 	d.t.Helper()
 	r := d.muster(args...)
 	d.t.Logf("muster %s at %s: exit %d\n%s%s", strings.Join(args, " "), d.name, r.code, r.stdout, r.stderr)
 }
 
-// Gangs of two owners on a cluster that holds one of them, or two of the smallest, all get their turn.
-func TestGangsOfTwoOwners(t *testing.T) {
+// Gangs of two owners all start in the end, on a cluster that holds one of them, or two of the smallest.
+func TestGangsOfTwoOwnersAllStart(t *testing.T) {
 	n := onLoopback(t, 4)
 	chance := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // repeatable
 	each := gangsEach()
@@ -299,7 +299,7 @@ func TestGangsOfTwoOwners(t *testing.T) {
 		for _, id := range all {
 			j := d.doc(id)
 			if j.State != job.Succeeded || j.StartedAt == nil {
-				t.Errorf("gang %s is %s: %s", id, j.State, j.Reason)
+				t.Errorf("gang %s is %s: got %s, want SUCCEEDED", id, j.State, j.Reason)
 				continue
 			}
 			longest = max(longest, j.StartedAt.Sub(start))
@@ -309,7 +309,7 @@ func TestGangsOfTwoOwners(t *testing.T) {
 }
 
 // The tasks of an array of gangs are named by index and rank, and each gang is complete.
-func TestArrayOfGangs(t *testing.T) {
+func TestArrayOfGangsIsNamedByIndexAndRank(t *testing.T) {
 	t.Parallel()
 	n := onLoopback(t, 3)
 	id := n[0].ok("submit", "-a", "5,9", "-N", "2", "--", "sh", "-c", `echo "$MUSTER_ARRAY_INDEX $MUSTER_NODE_RANK of $MUSTER_NUM_NODES"; exit $((MUSTER_ARRAY_INDEX == 9 && MUSTER_NODE_RANK == 1))`)
@@ -317,28 +317,28 @@ func TestArrayOfGangs(t *testing.T) {
 		t.Fatalf("exit %d, want 1: %s", r.code, r.stderr)
 	}
 	if got, want := n[1].ok("logs", "--all", id+".5"), "5.0| 5 0 of 2\n5.1| 5 1 of 2"; got != want {
-		t.Errorf("the output of gang 5 is %q, want %q", got, want)
+		t.Errorf("the output of gang 5: got %q, want %q", got, want)
 	}
 	dir := t.TempDir()
 	named := n[0].ok("submit", "-a", "5,9", "-N", "2", "-o", dir+"/%a.%t.%3a", "--", "sh", "-c", "echo $MUSTER_ARRAY_INDEX $MUSTER_TASK")
 	if r := n[1].muster("wait", named); r.code != 0 {
-		t.Fatalf("exit %d: %s", r.code, r.stderr)
+		t.Fatalf("exit %d, want 0: %s", r.code, r.stderr)
 	}
 	for name, want := range map[string]string{"5.10.005": "5 10\n", "5.11.005": "5 11\n", "9.18.009": "9 18\n", "9.19.009": "9 19\n"} {
 		if text, err := os.ReadFile(filepath.Join(dir, name)); string(text) != want {
-			t.Errorf("%s: %q, %v; want %q", name, text, err, want)
+			t.Errorf("%s: got %q, %v; want %q", name, text, err, want)
 		}
 	}
 	if got, want := n[1].ok("logs", id+".9.1"), "9 1 of 2"; got != want {
-		t.Errorf("the output of rank 1 of gang 9 is %q, want %q", got, want)
+		t.Errorf("the output of rank 1 of gang 9: got %q, want %q", got, want)
 	}
 	if r := n[2].muster("wait", id+".5"); r.code != 0 {
-		t.Errorf("wait for gang 5: exit %d, %s", r.code, r.stderr)
+		t.Errorf("wait for gang 5: exit %d, want 0: %s", r.code, r.stderr)
 	}
 	if r := n[2].muster("wait", id+".9"); r.code != 1 {
-		t.Errorf("wait for gang 9: exit %d, %s", r.code, r.stderr)
+		t.Errorf("wait for gang 9: exit %d, want 1: %s", r.code, r.stderr)
 	}
 	if r := n[2].muster("wait", id+".9.0"); r.code == 1 {
-		t.Errorf("wait for rank 0 of gang 9: exit %d, %s", r.code, r.stderr)
+		t.Errorf("wait for rank 0 of gang 9: exit %d, want another than 1: %s", r.code, r.stderr)
 	}
 }

@@ -41,32 +41,32 @@ func TestFaultPutsGPUIntoQuarantine(t *testing.T) {
 	g := newGate(t)
 	runs := cat.ok(append([]string{"submit", "-G", "2", "--"}, g.script("exit 0")...)...)
 	cat.untilState(runs, "RUNNING")
-	fmt.Fprint(script, "0 xid 31\n0 xid 79\n") // the first is an error of a program
+	fmt.Fprint(script, "0 xid 31\n0 xid 79\n") // the first one is an error of a program
 	n := cat.untilNode("cat", "with a GPU in quarantine", func(n api.Node) bool { return !allHealthy(n) })
 	if n.GPUs[0].Detail != "xid 79 (fallen off the bus)" || n.GPUs[1].Health != "healthy" || n.State != "ready" {
-		t.Errorf("node: %+v", n)
+		t.Errorf("node: got %+v, want the first GPU with its fault", n)
 	}
 	if out := cat.ok("gpus"); !strings.Contains(out, "unhealthy: xid 79 (fallen off the bus)") {
-		t.Errorf("gpus:\n%s", out)
+		t.Errorf("gpus: want the fault, got\n%s", out)
 	}
-	g.open() // the running task continues
+	g.open() // the running task goes on
 	cat.untilState(runs, "SUCCEEDED")
 	waits := cat.ok("submit", "-G", "2", "--", "true")
 	cat.until(waits, "PENDING for the GPU", func(j api.Job) bool { return j.State == "PENDING" && j.Reason == "GPUUnhealthy" })
 	one := cat.ok("submit", "-G", "1", "--", "true")
 	if doc := cat.untilState(one, "SUCCEEDED"); doc.Tasks[0].GPUs[0] != n.GPUs[1].UUID {
-		t.Errorf("ran on %v", doc.Tasks[0].GPUs)
+		t.Errorf("ran on %v, want %s", doc.Tasks[0].GPUs, n.GPUs[1].UUID)
 	}
 	// The driver reports no problem, so a probe ends the quarantine.
 	cat.untilState(waits, "SUCCEEDED")
 	if n := cat.node("cat"); !allHealthy(n) {
-		t.Errorf("after the probe: %+v", n)
+		t.Errorf("after the probe: got %+v, want healthy GPUs", n)
 	}
 	// A GPU that needs a reset according to its driver stays in quarantine until a person ends it.
 	fmt.Fprint(script, "1 unhealthy row remap pending\n1 xid 31\n")
 	n = cat.untilNode("cat", "with a GPU in quarantine", func(n api.Node) bool { return !allHealthy(n) })
 	if !strings.Contains(n.GPUs[1].Detail, "row remap pending") {
-		t.Errorf("node: %+v", n)
+		t.Errorf("node: got %+v, want the reason", n)
 	}
 	fmt.Fprint(script, "1 healthy\n1 xid 31\n")
 	cat.untilNode("cat", "healthy", allHealthy)
@@ -81,14 +81,14 @@ func TestQuarantineSurvivesRestart(t *testing.T) {
 	cat.kill()
 	cat.start()
 	if n := cat.node("cat"); n.GPUs[0].Detail != "xid 79 (fallen off the bus)" || n.GPUs[1].Health != "healthy" {
-		t.Errorf("after a restart: %+v", n)
+		t.Errorf("after a restart: got %+v, want the first GPU with its fault", n)
 	}
 	cat.ok("node", "resume", "cat")
 	cat.untilNode("cat", "healthy", allHealthy)
 	cat.kill()
 	cat.start()
 	if n := cat.node("cat"); !allHealthy(n) {
-		t.Errorf("in quarantine again after resume and restart: %+v", n)
+		t.Errorf("in quarantine again after resume and restart: got %+v", n)
 	}
 }
 
@@ -104,12 +104,12 @@ func TestForeignMemoryCountsAsTaken(t *testing.T) {
 	cat.untilNode("cat", "used by others", func(n api.Node) bool { return n.GPUs[1].MemoryUsed > 0 })
 	small := cat.ok("submit", "--gpu-share", "0.1", "--gpu-mem", "8GiB", "--", "true")
 	if doc := cat.untilState(small, "SUCCEEDED"); doc.Tasks[0].GPUs[0] != cat.node("cat").GPUs[0].UUID {
-		t.Errorf("ran on %v", doc.Tasks[0].GPUs)
+		t.Errorf("ran on %v, want the first GPU", doc.Tasks[0].GPUs)
 	}
 }
 
-// TestSharesOfOneGPU checks that shares of one GPU run together up to its memory and its thousandths, and not beyond.
-func TestSharesOfOneGPU(t *testing.T) {
+// TestSharesOfOneGPURunTogether checks that shares of one GPU run together up to its memory and its thousandths, and not beyond.
+func TestSharesOfOneGPURunTogether(t *testing.T) {
 	t.Parallel()
 	cat := newDaemon(t, "cat", "--gpus", "sim:1xH100-80GB", "--cpus", "8").start()
 	share := func(share, memory string) (string, gate) {
@@ -129,7 +129,7 @@ func TestSharesOfOneGPU(t *testing.T) {
 	b, gb := share("0.25", "39GiB")
 	on := cat.untilState(a, "RUNNING").Tasks[0].GPUs[0]
 	if doc := cat.untilState(b, "RUNNING"); doc.Tasks[0].GPUs[0] != on {
-		t.Errorf("on %v and %s", doc.Tasks[0].GPUs, on)
+		t.Errorf("got %v, want %s", doc.Tasks[0].GPUs, on)
 	}
 	c, gc := share("0.25", "3GiB") // 2 GiB are left
 	waits(c)

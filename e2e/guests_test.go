@@ -2,8 +2,8 @@
 
 package e2e
 
-// Hosts that joined with some of the roles: a guest that only runs tasks, and members that try to do more than their
-// roles allow.
+// Hosts that joined with some of the roles: a guest that only runs tasks, and members that try more than their roles
+// allow.
 
 import (
 	"context"
@@ -80,17 +80,17 @@ func (d *daemon) metrics() string {
 	return string(text)
 }
 
-// A guest's host runs what it is given, and can do nothing else.
+// A guest's host runs its tasks, and can do nothing else.
 func TestGuestOnlyRunsTasks(t *testing.T) {
 	t.Parallel()
 	root, user, guest := threeWithGuest(t)
 	for _, from := range []*daemon{root, user} {
 		id := from.ok("submit", "-w", "guest", "--", "echo", "ran")
 		if j := from.untilState(id, "SUCCEEDED"); j.Tasks[0].Node != "guest" {
-			t.Errorf("ran on %s", j.Tasks[0].Node)
+			t.Errorf("ran on %s, want guest", j.Tasks[0].Node)
 		}
 		if out := root.ok("logs", id); !strings.Contains(out, "ran") {
-			t.Errorf("its output at root: %q", out)
+			t.Errorf("its output at root: got %q, want ran", out)
 		}
 	}
 	dir := t.TempDir()
@@ -99,7 +99,7 @@ func TestGuestOnlyRunsTasks(t *testing.T) {
 	}
 	out := root.in(dir, "run", "-w", "guest", "--upload", "in", "--", "cat", "in")
 	if out.code != 0 || !strings.Contains(out.stdout, "brought") {
-		t.Errorf("a task with files: %+v", out)
+		t.Errorf("a task with files: got %+v, want its file", out)
 	}
 
 	g := newGate(t)
@@ -110,12 +110,12 @@ func TestGuestOnlyRunsTasks(t *testing.T) {
 	for _, what := range [][]string{{"cancel", id}, {"hold", id}, {"requeue", id}, {"logs", id}, {"exec", id, "--", "true"}, {"cp", id + ":x", dir}, {"node", "drain", "root"}} {
 		r := guest.muster(what...)
 		if r.code == 0 || !containsAll(r.stderr, []string{"not allowed", "role scheduler"}) {
-			t.Errorf("%q at the guest: exit %d: %s", what, r.code, r.stderr)
+			t.Errorf("%q at the guest: exit %d: got %s, want a refusal with the role", what, r.code, r.stderr)
 		}
 	}
-	j := guest.show(id) // what all see, they see
+	j := guest.show(id) // all members see the public part
 	if j.State != job.Running || j.Spec.Env["TOKEN"] == "s3cret" {
-		t.Errorf("at the guest the job is %s, its environment %v", j.State, j.Spec.Env)
+		t.Errorf("at the guest the job is %s, its environment %v, want RUNNING without the secret", j.State, j.Spec.Env)
 	}
 	guest.ok("jobs")
 	guest.ok("why", id)
@@ -134,7 +134,7 @@ func TestGuestOnlyRunsTasks(t *testing.T) {
 }
 
 // Members that send what their roles do not allow: the session ends, the log says why, and nothing happens.
-func TestRolesOfMembers(t *testing.T) {
+func TestMembersCannotExceedTheirRoles(t *testing.T) {
 	t.Parallel()
 	root := newDaemon(t, "root", "--gpus", "none", "--cpus", "4").start()
 	inv := root.invite("--roles", "worker", "--uses", "3")
@@ -162,7 +162,7 @@ func TestRolesOfMembers(t *testing.T) {
 	}
 	if s, err := inviter.TrySession(at, true); err == nil {
 		s.Reset()
-		t.Error("who has only the role inviter has a session")
+		t.Error("a member with only the role inviter has a session")
 	}
 	for _, r := range []*rogue.Peer{worker, inviter} {
 		for _, c := range []struct{ method, path string }{
@@ -186,20 +186,20 @@ func TestRolesOfMembers(t *testing.T) {
 			}
 			reply, err := r.HTTP(c.method, at, c.path, rogue.Operator("root"), body)
 			if err != nil || reply.Status != http.StatusForbidden || !strings.Contains(reply.Body, "role scheduler") {
-				t.Errorf("%s %s: %d %s, %v", c.method, c.path, reply.Status, reply.Body, err)
+				t.Errorf("%s %s: got %d %s, %v, want 403 with the role", c.method, c.path, reply.Status, reply.Body, err)
 			}
 		}
 		reply, err := r.HTTP(http.MethodGet, at, "/v1/jobs/"+id, rogue.Operator("root"), "")
 		if err != nil || reply.Status != http.StatusOK || strings.Contains(reply.Body, "s3cret") {
-			t.Errorf("GET of the job: %d %s, %v", reply.Status, reply.Body, err)
+			t.Errorf("GET of the job: got %d %s, %v, want 200 without the secret", reply.Status, reply.Body, err)
 		}
 	}
 	reply, err := inviter.HTTP(http.MethodPost, at, "/peer/v1/chunks", rogue.Operator("root"), "")
 	if err != nil || reply.Status != http.StatusForbidden {
-		t.Errorf("the inviter fetches files: %d %s, %v", reply.Status, reply.Body, err)
+		t.Errorf("the inviter fetches files: got %d %s, %v, want 403", reply.Status, reply.Body, err)
 	}
 
-	// One that says that it is of an earlier version goes on, and is not obeyed.
+	// A session that claims an earlier version goes on, and is not obeyed.
 	old := earlier.Earlier(at)
 	from := root.logged()
 	if err := old.Send(&wirepb.Cancel{Attempt: of, Group: group, Epoch: epoch}, &wirepb.Ping{Number: 7}); err != nil {
@@ -207,11 +207,11 @@ func TestRolesOfMembers(t *testing.T) {
 	}
 	root.waitLog(from, "ignored", "role scheduler", string(earlier.ID()))
 	if _, err := old.Until(patience, func(f *wirepb.Frame) bool { return f.GetPong().GetNumber() == 7 }); err != nil {
-		t.Errorf("the session of an earlier version: %v", err)
+		t.Errorf("the session of an earlier version: got %v, want an answer", err)
 	}
 
 	if j := root.show(id); j.State != job.Running || j.Tasks[0].Attempt != int(of.N) {
-		t.Errorf("the task is %s", j.State)
+		t.Errorf("the task is %s, want RUNNING", j.State)
 	}
 	g.open()
 	root.untilState(id, "SUCCEEDED")
@@ -228,15 +228,16 @@ func denied(t *testing.T, d *daemon, r *rogue.Peer, m proto.Message, why string)
 	// The session may be cut before the ping is written.
 	if err := s.Send(&wirepb.Ping{Number: 7}); err == nil {
 		if _, err := s.Until(patience, func(f *wirepb.Frame) bool { return f.GetPong().GetNumber() == 7 }); err == nil {
-			t.Errorf("a %T of %s is taken", m, r.ID())
+			t.Errorf("a %T of %s was accepted, want an error", m, r.ID())
 			return
 		}
 	}
 	d.waitLog(from, "session cut", "not allowed", why, string(r.ID()))
 }
 
-// Labels that are signed with the invitation hold against what a host says of itself, and so does its id against its name.
-func TestSignedLabelsAndNames(t *testing.T) {
+// Labels that are signed with the invitation take precedence over what a host says of itself, and so does its id over
+// its name.
+func TestSignedLabelsTakePrecedence(t *testing.T) {
 	t.Parallel()
 	root := newDaemon(t, "root", "--gpus", "none", "--cpus", "4").start()
 	root.fails(2, []string{"secure", "K=V"}, "invite", "--label", "secure")
@@ -245,7 +246,7 @@ func TestSignedLabelsAndNames(t *testing.T) {
 	good := newDaemon(t, "box", "--gpus", "none", "--cpus", "2", "--label", "secure=no", "--label", "mine=1").start(inv.flags()...)
 	root.untilNodes(2)
 	goodID := root.nodes().Items[0].ID
-	// A host that says what it likes, and takes the name of the other.
+	// A host that claims false labels, and takes the name of the other one.
 	newDaemon(t, "box", "--gpus", "none", "--cpus", "2", "--label", "secure=yes").start(root.invite("--roles", "worker").flags()...)
 	root.untilNodes(3)
 
@@ -261,11 +262,11 @@ func TestSignedLabelsAndNames(t *testing.T) {
 			liarID = n.ID
 		}
 		if !maps.Equal(n.Signed, want) || n.Labels["secure"] != "yes" {
-			t.Errorf("%s: labels %v, signed %v", n.ID, n.Labels, n.Signed)
+			t.Errorf("%s: got labels %v, signed %v, want signed %v", n.ID, n.Labels, n.Signed, want)
 		}
 	}
 	if out := good.ok("node", "show", string(goodID)); !containsAll(out, []string{"signed labels", "rack=r1,secure=yes", "own labels", "mine=1"}) {
-		t.Errorf("node show: %s", out)
+		t.Errorf("node show: got %s, want signed and own labels", out)
 	}
 	ran := func(flags ...string) job.Peer {
 		t.Helper()
@@ -273,16 +274,16 @@ func TestSignedLabelsAndNames(t *testing.T) {
 	}
 	for range 3 {
 		if at := ran("-C", "secure=yes", "--trusted-labels"); at != goodID {
-			t.Errorf("with trusted labels it ran on %s", at)
+			t.Errorf("with trusted labels it ran on %s, want %v", at, goodID)
 		}
 	}
 	if at := ran("-C", "secure=yes", "--trusted-labels", "--cpus", "2", "--mem", "1MiB"); at != goodID {
-		t.Errorf("with trusted labels it ran on %s", at)
+		t.Errorf("with trusted labels it ran on %s, want %v", at, goodID)
 	}
 	root.fails(3, []string{"could ever run"}, "submit", "-C", "mine=1", "--trusted-labels", "--", "true")
 	root.fails(3, []string{"could ever run"}, "submit", "-C", "secure=yes", "--trusted-labels", "-w", string(liarID), "--", "true")
 	if out := root.ok("nodes"); !strings.Contains(out, "box (…"+string(liarID)[len(liarID)-8:]+")") || !strings.Contains(out, "secure=yes (signed)") {
-		t.Errorf("nodes:\n%s", out)
+		t.Errorf("nodes: want the end of the id and the signed label, got\n%s", out)
 	}
 	for _, id := range []job.Peer{goodID, liarID} {
 		if at := ran("-w", string(id)); at != id {
@@ -294,14 +295,14 @@ func TestSignedLabelsAndNames(t *testing.T) {
 
 // A host takes the name of another. It gets no job that was accepted for the other, and a selector that means both is
 // refused.
-func TestTwoHostsOfOneName(t *testing.T) {
+func TestHostsOfOneNameAreDistinguished(t *testing.T) {
 	t.Parallel()
 	root := newDaemon(t, "root", "--gpus", "none", "--cpus", "4").start()
 	newDaemon(t, "box", "--gpus", "none", "--cpus", "1").start(root.invite("--roles", "worker").flags()...)
 	root.untilNodes(2)
 	first := root.nodes().Items[0].ID
 	g := newGate(t)
-	busy := root.ok(append([]string{"submit", "-w", "box", "--cpus", "1", "--"}, g.script("true")...)...) // the other one has more room
+	busy := root.ok(append([]string{"submit", "-w", "box", "--cpus", "1", "--"}, g.script("true")...)...) // the other host has more free capacity
 	root.untilState(busy, "RUNNING")
 	early := root.ok("submit", "-w", "box", "--cpus", "1", "--", "true")
 	newDaemon(t, "box", "--gpus", "none", "--cpus", "2").start(root.invite("--roles", "worker").flags()...)
@@ -332,6 +333,6 @@ func TestTwoHostsOfOneName(t *testing.T) {
 	}
 	g.open()
 	if at := root.untilState(early, "SUCCEEDED").Tasks[0].NodeID; at != first {
-		t.Errorf("the job for the first host ran on %s", at)
+		t.Errorf("the job for the first host ran on %s, want %s", at, first)
 	}
 }

@@ -36,13 +36,13 @@ func hungDir(t *testing.T) string {
 	return dir
 }
 
-func TestHungDirectoryBlocksOnlyItsTasks(t *testing.T) {
+func TestHungDirectoryBlocksOnlyItsOwnTasks(t *testing.T) {
 	t.Parallel()
 	dir := hungDir(t)
 	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "16").start()
 	var hung []string
 	for _, args := range [][]string{{"-D", dir, "--", "true"}, {"-o", dir + "/out", "--", "true"}, {"--", dir + "/program"}} {
-		for range 2 { // more tasks than can be started at once
+		for range 2 { // more tasks than can start at once
 			hung = append(hung, amy.ok(append([]string{"submit"}, args...)...))
 		}
 	}

@@ -4,8 +4,8 @@ package e2e
 
 // The harness: daemons that run for one test, and the command line with which tests use them.
 //
-// Most tests wait more than they compute, so they run beside one another (t.Parallel). Those that measure times, memory or
-// load, or load the machine themselves, run before them, one by one.
+// Most tests wait more than they compute, so they run beside one another (t.Parallel). Tests that measure times, memory
+// or load, or load the machine themselves, run before them, one by one.
 
 import (
 	"bufio"
@@ -55,7 +55,7 @@ type daemon struct {
 	verbDir string              // directory of the verbs; empty: that of this process
 }
 
-// tested is the program that the tests run. To see that a test can fail, name a version before.
+// tested is the program that the tests run. To see that a test can fail, give an earlier version.
 var tested = flag.String("muster", "../bin/muster", "the `program` that the tests run")
 
 func binary(t *testing.T) string {
@@ -246,7 +246,7 @@ func (d *daemon) musterIn(stdin io.Reader, args ...string) result {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, binary(d.t), args...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) } // it says where it stands
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) } // so that it logs its stacks
 	cmd.WaitDelay = 5 * time.Second
 	cmd.Dir = d.verbDir
 	cmd.Env = append(os.Environ(), "MUSTER_SOCKET="+d.socket)
@@ -280,7 +280,7 @@ func (d *daemon) ok(args ...string) string {
 	d.t.Helper()
 	r := d.muster(args...)
 	if r.code != 0 {
-		d.t.Fatalf("muster %q at %s: exit %d\n%s%s", args, d.name, r.code, r.stdout, r.stderr)
+		d.t.Fatalf("muster %q at %s: exit %d, want 0\n%s%s", args, d.name, r.code, r.stdout, r.stderr)
 	}
 	return strings.TrimSuffix(r.stdout, "\n")
 }
@@ -305,7 +305,7 @@ func (d *daemon) show(id string) api.Job {
 	var doc api.Job
 	text := d.ok("show", id, "--json")
 	if err := json.Unmarshal([]byte(text), &doc); err != nil || len(doc.Tasks) != 1 {
-		d.t.Fatalf("show %s: %v\n%s", id, err, text)
+		d.t.Fatalf("show %s: got %v, want one task\n%s", id, err, text)
 	}
 	return doc
 }
@@ -331,7 +331,7 @@ func until[T any](d *daemon, of, what string, look func() T, as func(T) bool) T 
 		select {
 		case <-tick.C:
 		case <-late.C:
-			d.t.Fatalf("%s at %s never was %s: %+v", of, d.name, what, doc)
+			d.t.Fatalf("%s at %s never was %s: got %+v", of, d.name, what, doc)
 		}
 	}
 }
@@ -366,7 +366,7 @@ func staysRight(t *testing.T, span time.Duration, look func() string) {
 	defer tick.Stop()
 	for {
 		if wrong := look(); wrong != "" {
-			t.Fatalf("after %s: %s", time.Since(start).Round(time.Second/10), wrong)
+			t.Fatalf("after %s: got %s, want an empty text", time.Since(start).Round(time.Second/10), wrong)
 		}
 		select {
 		case <-tick.C:
@@ -388,12 +388,13 @@ func (d *daemon) invite(args ...string) invitation {
 	var inv invitation
 	text := d.ok(append([]string{"invite", "--json"}, args...)...)
 	if err := json.Unmarshal([]byte(text), &inv); err != nil || inv.Token == "" || len(inv.Bootstrap) == 0 {
-		d.t.Fatalf("invite: %v\n%s", err, text)
+		d.t.Fatalf("invite: got %v, want a token and an address\n%s", err, text)
 	}
 	return inv
 }
 
-// flags returns the arguments with which another daemon uses the invitation. launch puts the token into the environment.
+// flags returns the arguments with which another daemon uses the invitation. launch puts the token into the
+// environment.
 func (i invitation) flags() []string {
 	var f []string
 	for _, b := range i.Bootstrap {
@@ -492,11 +493,11 @@ func (g gate) open() {
 	f.Close()
 }
 
-// These ports are outside the range from which systems choose ports, so no other program gets a daemon's port by
+// These ports are outside the range from which systems choose ports, so that no other program gets a daemon's port by
 // chance while the daemon is away.
 const lowestPort, endOfPorts = 10_000, 32_768
 
-// taken holds the ports that this run has used. Among 100 random ports, two are the same in every fifth run.
+// taken has the ports that this run has used. Among 100 random ports, two are the same in every fifth run.
 var taken sync.Map
 
 // freePort returns a random port that is free for TCP and UDP, and that no other daemon of this run has.

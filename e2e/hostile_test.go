@@ -2,8 +2,8 @@
 
 package e2e
 
-// Text of others that tries to be more than text: in names, reasons, commands, output and names of files. What the daemon
-// lets in, the dashboard shows as text.
+// Hostile text of users and hosts, in names, reasons, commands, output and names of files. What the daemon accepts, the
+// dashboard shows as text.
 
 import (
 	"net/url"
@@ -19,7 +19,8 @@ import (
 
 const (
 	evil = `<script>document.title='taken'</script>"'&amp;`
-	// evilFile is also good as the name of a file, and evilText has several lines, a link and a write to the clipboard.
+	// evilFile is also valid as the name of a file, and evilText has several lines, a link and a write to the
+	// clipboard.
 	evilFile = `<img src=x onerror=document.title='taken'>`
 	evilText = evilFile + "\n\x1b]8;;http://evil.example/\x1b\\link\x1b]8;;\x1b\\\x1b]52;c;aGVsbG8=\a\x1b[2J\xff"
 )
@@ -36,29 +37,29 @@ func TestHostileNamesAreRefused(t *testing.T) {
 			cmd := exec.Command(amy.program, "daemon", "--data-dir", filepath.Join(t.TempDir(), "d"), "--socket", filepath.Join(amy.dir, "s"), flag)
 			out, err := cmd.CombinedOutput()
 			if err == nil || cmd.ProcessState.ExitCode() != 2 || !strings.Contains(string(out), "letters, digits and ._-") || !utf8.Valid(out) || strings.ContainsAny(string(out), "\x1b\u202e") {
-				t.Errorf("daemon %q: %v, %q", flag, err, out)
+				t.Errorf("daemon %q: got %v, %q, want exit code 2 and the allowed letters", flag, err, out)
 			}
 		}
 	}
 }
 
-// harmless checks that no text of others became a part of the page or ran, and that no control character is in it.
+// harmless checks that no text of others became part of the page or ran, and that it has no control character.
 func (b *viewer) harmless() {
 	b.t.Helper()
 	where := evalIn[string](b, "location.pathname")
 	if n := evalIn[int](b, "document.querySelectorAll('main script, main a[href*=evil], main iframe, main img').length"); n != 0 {
-		b.t.Errorf("%s: %d elements were made of text", where, n)
+		b.t.Errorf("%s: got %d elements made of text, want 0", where, n)
 	}
 	if title := evalIn[string](b, "document.title"); title == "taken" || strings.Contains(title, "hostile title") {
-		b.t.Errorf("%s: text set the title %q", where, title)
+		b.t.Errorf("%s: text set the title %q, want another than %q and a text without %q", where, title, "taken", "hostile title")
 	}
 	if text := evalIn[string](b, pageText); strings.ContainsAny(text, "\x1b\a\u202e") {
-		b.t.Errorf("%s: control characters in %q", where, text)
+		b.t.Errorf("%s: got control characters in %q", where, text)
 	}
 }
 
-// TestDashboardHostileText shows names, labels and output that try to be more than text.
-func TestDashboardHostileText(t *testing.T) {
+// TestDashboardShowsHostileTextAsText shows hostile names, labels and output.
+func TestDashboardShowsHostileTextAsText(t *testing.T) {
 	amy, _, base := withPage(t)
 	id := amy.ok("submit", "--name="+evil, "--", "sh", "-c", `printf '%s\n' "$0"; printf '\033]8;;http://evil.example/\033\\link\033]8;;\033\\ \033]52;c;aGVsbG8=\007clip\n\377\376bad\n\033[2J\033[Hcleared\nunended \033]0;title\nnext\n'; head -c 5000000 /dev/zero | tr '\0' x; printf '\nlast\n'; sleep 300`, evil)
 	amy.untilState(id, "RUNNING")
@@ -78,15 +79,14 @@ func TestDashboardHostileText(t *testing.T) {
 	shown := evalIn[string](b, "document.querySelector('.log').innerText")
 	for _, hidden := range []string{"evil.example", "aGVsbG8", "\x1b", "]52", "title"} {
 		if strings.Contains(strings.ReplaceAll(shown, evil, ""), hidden) {
-			t.Errorf("the log shows %q", hidden)
+			t.Errorf("the log shows %q, want it escaped", hidden)
 		}
 	}
 	b.harmless()
 }
 
-// TestDashboardHostileReasons shows reasons, the end of an error output, names of files, a terminal and a search that try to
-// be more than text.
-func TestDashboardHostileReasons(t *testing.T) {
+// TestDashboardShowsHostileReasonsAsText shows hostile reasons, ends of an error output, names of files, a terminal and a search.
+func TestDashboardShowsHostileReasonsAsText(t *testing.T) {
 	amy, _, base := withPage(t)
 	runs := amy.ok("submit", "--", "sh", "-c", `touch "$0"; printf '%s' "$1" > said; sleep 300`, evilFile, strings.ToValidUTF8(evilText, "")+"\x1b]0;hostile title\a.")
 	failed := amy.ok("submit", "--", "sh", "-c", `printf '%s\n\377' "$0" >&2; exit 3`, strings.ToValidUTF8(evilText, ""))
@@ -118,12 +118,12 @@ func TestDashboardHostileReasons(t *testing.T) {
 	})
 	b.harmless()
 	if n := evalIn[int](b, "window.copied"); n != 0 {
-		t.Errorf("a terminal wrote to the clipboard %d times", n)
+		t.Errorf("a terminal wrote to the clipboard %d times, want 0", n)
 	}
 
 	b.open("/docs/search?q=" + url.QueryEscape(evil))
 	if got := evalIn[string](b, "document.querySelector('input').value"); got != evil {
-		t.Errorf("the search asks for %q", got)
+		t.Errorf("the search asks for %q, want %v", got, evil)
 	}
 	b.harmless()
 }

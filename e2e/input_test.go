@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-func TestBadInput(t *testing.T) {
+func TestInvalidInputGivesOneLine(t *testing.T) {
 	amy := newDaemon(t, "amy", "--gpus", "none").start()
 	dir := t.TempDir()
 	write := func(name, text string) string {
@@ -47,18 +47,18 @@ func TestBadInput(t *testing.T) {
 	} {
 		r := amy.fails(c.code, c.words, c.args...)
 		if lines := strings.Count(strings.TrimSpace(r.stderr), "\n"); lines > 0 {
-			t.Errorf("muster %.80q: %d lines on stderr, want one:\n%s", c.args, lines+1, r.stderr)
+			t.Errorf("muster %.80q: got %d lines on stderr, want one:\n%s", c.args, lines+1, r.stderr)
 		}
 	}
 	if out := amy.ok("jobs", "--all", "--json"); !strings.Contains(out, `"items":[]`) && !strings.Contains(out, `"items": []`) {
-		t.Errorf("jobs after bad input: %s", out)
+		t.Errorf("jobs after invalid input: got %s, want none", out)
 	}
 	if r := newDaemon(t, "nobody").muster("jobs"); r.code != 1 || !strings.Contains(r.stderr, "muster daemon") {
-		t.Errorf("without a daemon: exit %d, %s", r.code, r.stderr)
+		t.Errorf("without a daemon: exit %d, %s, want 1 and the command", r.code, r.stderr)
 	}
 }
 
-func TestScriptAndJobFile(t *testing.T) {
+func TestScriptsAndJobFilesRun(t *testing.T) {
 	amy := newDaemon(t, "amy", "--gpus", "none").start()
 	dir := t.TempDir()
 	script := filepath.Join(dir, "train.sh")
@@ -67,12 +67,12 @@ func TestScriptAndJobFile(t *testing.T) {
 	}
 	r := amy.muster("submit", script)
 	if r.code != 0 || !strings.Contains(r.stderr, "frob") {
-		t.Errorf("submit SCRIPT: exit %d, stderr %q: an unknown #SBATCH option is a warning", r.code, r.stderr)
+		t.Errorf("submit SCRIPT: exit %d, stderr %q, want 0 and a warning about an unknown #SBATCH option", r.code, r.stderr)
 	}
 	id := strings.TrimSpace(r.stdout)
 	amy.untilState(id, "SUCCEEDED")
 	if out := amy.ok("logs", id); out != "from-script" {
-		t.Errorf("logs %q", out)
+		t.Errorf("logs: got %q, want %q", out, "from-script")
 	}
 	file := filepath.Join(dir, "job.json")
 	if err := os.WriteFile(file, []byte(`{"name": "json", "command": ["echo", "hello"], "env": {"A": "b"}}`), 0o600); err != nil {
@@ -82,14 +82,14 @@ func TestScriptAndJobFile(t *testing.T) {
 	amy.untilState(id, "SUCCEEDED")
 	r = amy.musterIn(strings.NewReader("#!/bin/sh\necho from stdin\n"), "submit", "-W", "-")
 	if r.code != 0 {
-		t.Fatalf("submit -: exit %d %s", r.code, r.stderr)
+		t.Fatalf("submit -: exit %d, want 0: %s", r.code, r.stderr)
 	}
 	if out := amy.ok("logs", strings.TrimSpace(r.stdout)); out != "from stdin" {
-		t.Errorf("logs %q", out)
+		t.Errorf("logs: got %q, want %q", out, "from stdin")
 	}
 }
 
-func TestPortInUse(t *testing.T) {
+func TestPortInUseIsAnError(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -101,6 +101,6 @@ func TestPortInUse(t *testing.T) {
 	out, err := exec.CommandContext(ctx, d.program, d.args...).CombinedOutput()
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 	if last := lines[len(lines)-1]; err == nil || !strings.HasPrefix(last, "muster: ") || !strings.HasSuffix(last, "another program has this port; --listen names another") {
-		t.Errorf("%v: %s", err, out)
+		t.Errorf("got %v: %s, want one line with the option", err, out)
 	}
 }

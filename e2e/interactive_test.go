@@ -2,7 +2,7 @@
 
 package e2e
 
-// Jobs that get input from their client: through a pipe, or through a terminal.
+// Jobs that get input from their client, through a pipe or through a terminal.
 
 import (
 	"bufio"
@@ -81,7 +81,7 @@ func (s *screen) resizesAndInterrupts() {
 	_ = s.cmd.Process.Signal(syscall.SIGWINCH)
 	s.say("until stty size | grep -q '40 120'; do sleep 0.05; done; echo resi''zed")
 	s.hear("resized")
-	s.say("sh -c 'echo asl''eep; exec sleep 1000'") // once it prints, it is the foreground process of the terminal
+	s.say("sh -c 'echo asl''eep; exec sleep 1000'") // when it prints, it is the foreground process of the terminal
 	s.hear("asleep")
 	s.say("\x03")
 }
@@ -96,14 +96,14 @@ func (s *screen) hear(want string) string {
 		select {
 		case line, ok := <-s.lines:
 			if !ok {
-				s.t.Fatalf("the terminal ended before %q; it said %q", want, said)
+				s.t.Fatalf("the terminal ended before %q; got %q", want, said)
 			}
 			said = append(said, line)
 			if strings.Contains(line, want) && !strings.Contains(line, "echo") {
 				return line
 			}
 		case <-late.C:
-			s.t.Fatalf("no %q on the terminal; it said %q", want, said)
+			s.t.Fatalf("no %q on the terminal; got %q", want, said)
 		}
 	}
 }
@@ -129,24 +129,24 @@ func TestStandardInputReachesTheTask(t *testing.T) {
 	for _, flags := range [][]string{{"-w", "ben"}, {"-w", "cat"}} {
 		args := append(append([]string{"run"}, flags...), "--", "cat")
 		if r := ben.musterIn(strings.NewReader("x\n"), args...); r.code != 0 || r.stdout != "x\n" {
-			t.Errorf("%v: %+v", flags, r)
+			t.Errorf("%v: got %+v, want the input", flags, r)
 		}
 		r := ben.musterIn(bytes.NewReader(big), args...)
 		if got := sha256.Sum256([]byte(r.stdout)); r.code != 0 || got != sha256.Sum256(big) {
-			t.Errorf("%v: exit %d, %d bytes of %d, or others; %s", flags, r.code, len(r.stdout), len(big), r.stderr)
+			t.Errorf("%v: exit %d, %d bytes, want 0 and the %d bytes unchanged; %s", flags, r.code, len(r.stdout), len(big), r.stderr)
 		}
 	}
-	// Without input it reads end of file at once, and a job that reads nothing ends as without input.
+	// Without input the task reads end of file at once, and a job that reads nothing ends as without input.
 	if r := amy.muster("run", "--", "sh", "-c", "cat; exit 3"); r.code != 3 || r.stdout != "" {
-		t.Errorf("from /dev/null: %+v", r)
+		t.Errorf("from /dev/null: got %+v, want 3 without output", r)
 	}
 	if r := amy.musterIn(bytes.NewReader(big), "run", "--", "sh", "-c", "exit 4"); r.code != 4 {
-		t.Errorf("a task that does not read: %+v", r)
+		t.Errorf("a task that does not read: got %+v, want 4", r)
 	}
 	if r := amy.musterIn(bytes.NewReader(big), "run", "--", "sh", "-c", "head -c 3; exec <&-; echo closed"); r.code != 0 || !strings.HasSuffix(r.stdout, "closed\n") {
-		t.Errorf("a task that closes its input: exit %d, %d bytes", r.code, len(r.stdout))
+		t.Errorf("a task that closes its input: exit %d, %d bytes, want 0, closed", r.code, len(r.stdout))
 	}
-	// An open pipe that brings nothing does not keep the client from ending with its job.
+	// An open pipe without data does not keep the client from ending with its job.
 	silent, keep, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -156,22 +156,22 @@ func TestStandardInputReachesTheTask(t *testing.T) {
 	cmd := amy.client("run", "--", "echo", "done")
 	cmd.Stdin = silent
 	if out, err := cmd.Output(); err != nil || string(out) != "done\n" {
-		t.Errorf("%q, %v", out, err)
+		t.Errorf("got %q, %v, want done", out, err)
 	}
-	// Who may run again gets none, and says so.
+	// A job that may run again gets no input, and a warning says so.
 	if r := amy.musterIn(strings.NewReader("x\n"), "run", "--retries", "1", "--", "cat"); r.code != 0 || r.stdout != "" || !strings.Contains(r.stderr, "not passed on") {
-		t.Errorf("with retries: %+v", r)
+		t.Errorf("with retries: got %+v, want 0 without input, and a warning", r)
 	}
 	file := filepath.Join(t.TempDir(), "j.yaml")
 	write(t, file, "command: [cat]\nstdin: true\nrequeue: false\n")
 	amy.fails(2, []string{"muster run"}, "submit", "-F", file)
 	if r := amy.musterIn(strings.NewReader("x\n"), "run", "-J", "fed", "--", "cat"); r.code != 0 {
-		t.Fatalf("%+v", r)
+		t.Fatalf("got %+v, want exit code 0", r)
 	}
 	amy.fails(1, []string{"input from a client", "submit it again"}, "requeue", amy.newest())
 }
 
-// TestInputSurvivesRestarts kills the client's daemon and then that of the task while input is on its way.
+// TestInputSurvivesRestarts kills the client's daemon and then that of the task while input is being sent.
 func TestInputSurvivesRestarts(t *testing.T) {
 	t.Parallel()
 	_, ben, cat := three(t)
@@ -203,10 +203,10 @@ func TestInputSurvivesRestarts(t *testing.T) {
 	read := func(n int64) {
 		t.Helper()
 		if m, err := io.CopyN(got, out, n); err != nil {
-			t.Fatalf("%d of %d bytes: %v", m, n, err)
+			t.Fatalf("got %d of %d bytes: %v", m, n, err)
 		}
 	}
-	read(1 << 20) // it is in full flow
+	read(1 << 20) // in the middle of the input
 	ben.kill()
 	ben.start()
 	read(1 << 20)
@@ -221,7 +221,7 @@ func TestInputSurvivesRestarts(t *testing.T) {
 	}
 	rest, err := io.Copy(got, out)
 	if err != nil || cmd.Wait() != nil || rest != 3<<20 || !bytes.Equal(got.Sum(nil), want.Sum(nil)) {
-		t.Errorf("%d more bytes, want %d; or others; %v, %v", rest, 3<<20, err, cmd.ProcessState)
+		t.Errorf("got %d more bytes, want %d, unchanged; %v, %v", rest, 3<<20, err, cmd.ProcessState)
 	}
 }
 
@@ -239,7 +239,7 @@ func TestTerminalFromTheStart(t *testing.T) {
 	s.hear("awake")
 	id := amy.newest()
 	if j := amy.show(id); j.State != "RUNNING" || j.Tasks[0].Node != "cat" {
-		t.Errorf("%+v", j)
+		t.Errorf("got %+v, want RUNNING on cat", j)
 	}
 	// The daemons of the client and of the task are killed and started again, one after the other.
 	for _, d := range []*daemon{cat, ben} {
@@ -252,21 +252,21 @@ func TestTerminalFromTheStart(t *testing.T) {
 	s.exits(9)
 	amy.untilState(id, "FAILED")
 	if log := amy.ok("logs", id); !strings.Contains(log, "31 97") || !strings.Contains(log, "typed meanwhile at cat") {
-		t.Errorf("log: %q", log)
+		t.Errorf("log: got %q, want the size and what was typed", log)
 	}
 	ben.fails(2, []string{"not a terminal"}, "run", "-it", "--", "true")
-	// The size is there before the first command.
+	// The size is set before the first command.
 	s = onTerminal(t, ben.client("run", "-it", "-w", "cat", "--", "stty", "size"), 17, 71)
 	s.hear("17 71")
 	s.exits(0)
-	s = onTerminal(t, ben.client("run", "-it", "-w", "cat", "--", "stty", "size"), 0, 0) // it tells no size
+	s = onTerminal(t, ben.client("run", "-it", "-w", "cat", "--", "stty", "size"), 0, 0) // it reports no size
 	s.hear("24 80")
 	s.exits(0)
 }
 
-// TestClientGone checks that a task ends soon if its client is told to end, and after client-timeout if the client is
+// TestTaskEndsWhenItsClientIsGone checks that a task ends soon if its client is told to end, and after client-timeout if the client is
 // killed.
-func TestClientGone(t *testing.T) {
+func TestTaskEndsWhenItsClientIsGone(t *testing.T) {
 	t.Parallel()
 	amy := newDaemon(t, "amy", "--gpus", "none", "--client-timeout", "5s").start()
 	sink := filepath.Join(t.TempDir(), "said")
@@ -284,31 +284,31 @@ func TestClientGone(t *testing.T) {
 		}
 		_ = s.cmd.Wait()
 		if j := amy.untilState(id, "CANCELLED"); !strings.Contains(j.Reason+j.ReasonDetail, c.words) {
-			t.Errorf("after %s: %q %q", c.sig, j.Reason, j.ReasonDetail)
+			t.Errorf("after %s: got the reason %q %q, want that its client is gone", c.sig, j.Reason, j.ReasonDetail)
 		}
 	}
 	if text, err := os.ReadFile(sink); string(text) != "TERM\nHUP\n" {
-		t.Errorf("%q, %v", text, err)
+		t.Errorf("got %q, %v, want TERM and HUP", text, err)
 	}
-	// Whoever has all its input needs no client.
+	// A job that has all its input needs no client.
 	cmd := amy.client("run", "--", "sh", "-c", "cat; echo fed; sleep 6; echo ended")
 	cmd.Stdin = strings.NewReader("in\n")
 	out, err := cmd.StdoutPipe()
 	if err != nil || cmd.Start() != nil {
 		t.Fatal(err)
 	}
-	for lines := bufio.NewScanner(out); lines.Scan() && lines.Text() != "fed"; { // until it has it all
+	for lines := bufio.NewScanner(out); lines.Scan() && lines.Text() != "fed"; { // until it has all its input
 	}
 	id := amy.newest()
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
 	amy.untilState(id, "SUCCEEDED")
 	if log := amy.ok("logs", id); log != "in\nfed\nended" {
-		t.Errorf("%q", log)
+		t.Errorf("log: got %q, want %q", log, "in\nfed\nended")
 	}
 }
 
-func TestAlloc(t *testing.T) {
+func TestAllocHoldsNodesForSteps(t *testing.T) {
 	t.Parallel()
 	amy, ben, _ := three(t)
 	s := onTerminal(t, ben.client("alloc", "-w", "cat", "-c", "1"), 24, 80)
@@ -317,7 +317,7 @@ func TestAlloc(t *testing.T) {
 	s.say("echo id=$MUSTER_JOB_ID nodes=$MUSTER_NUM_NODES") // the shell runs on this host
 	s.hear("id=" + id + " nodes=1")
 	if j := amy.show(id); j.State != "RUNNING" || j.Name != "alloc" {
-		t.Errorf("%+v", j)
+		t.Errorf("got %+v, want RUNNING, alloc", j)
 	}
 	program := binary(t)
 	s.say(program + " run --in $MUSTER_JOB_ID -- sh -c 'echo step of $MUSTER_JOB_ID; exit 6'; echo code=$?")
@@ -333,32 +333,33 @@ func TestAlloc(t *testing.T) {
 	s.say("exit 5")
 	s.exits(5)
 	if j := amy.show(id); j.State != "SUCCEEDED" {
-		t.Errorf("%s (%s)", j.State, j.ReasonDetail)
+		t.Errorf("got %s (%s), want SUCCEEDED", j.State, j.ReasonDetail)
 	}
 	amy.fails(125, []string{"not running"}, "run", "--in", id, "--", "true")
 
-	// Several tasks: a step runs in each, and the highest code counts.
+	// With several tasks a step runs in each, and the highest code counts.
 	r := amy.muster("alloc", "--array", "3-4", "--", "sh", "-c", program+" --socket "+amy.socket+` run --in $MUSTER_JOB_ID -- sh -c 'echo in $MUSTER_TASK; exit $MUSTER_TASK'`)
 	if r.code != 4 || !strings.Contains(r.stdout, "3| in 3\n") || !strings.Contains(r.stdout, "4| in 4\n") {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want 4 with the output of both", r)
 	}
 	if j := amy.doc("last"); j.State != "SUCCEEDED" || j.TaskCount != 2 {
-		t.Errorf("%+v", j)
+		t.Errorf("got %+v, want SUCCEEDED with 2 tasks", j)
 	}
 	// Only the first task gets the input.
 	r = amy.muster("alloc", "--array", "3-4", "--", "sh", "-c", "echo some input | "+program+" --socket "+amy.socket+` run --in $MUSTER_JOB_ID -- sh -c 'cat; echo end of $MUSTER_TASK'`)
 	if lines := slices.Sorted(strings.Lines(r.stdout)); r.code != 0 || !slices.Equal(lines, []string{"3| end of 3\n", "3| some input\n", "4| end of 4\n"}) {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want the input in the first task only", r)
 	}
 	// The time limit ends the job, not the shell.
 	r = amy.muster("alloc", "-t", "1s", "--", "sh", "-c", "sleep 3; echo still here")
 	if r.code != 0 || r.stdout != "still here\n" || !strings.Contains(r.stderr, "TIMEOUT") {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want 0 and a message about the time limit", r)
 	}
 }
 
-// TestInputWithoutMemory checks that input goes through without being held: 1 GiB, and a task that never reads.
-func TestInputWithoutMemory(t *testing.T) {
+// TestInputIsNotHeldInMemory checks that input is passed on without being held in memory: 1 GiB, and a task that never
+// reads.
+func TestInputIsNotHeldInMemory(t *testing.T) {
 	t.Parallel()
 	atFullSize(t)
 	_, ben, cat := three(t)
@@ -366,12 +367,12 @@ func TestInputWithoutMemory(t *testing.T) {
 	before := memory(t, cat, "VmHWM") + memory(t, ben, "VmHWM")
 	out, err := exec.Command("sh", "-c", gib).Output()
 	if strings.TrimSpace(string(out)) != "1073741824" {
-		t.Errorf("%q, %v", out, err)
+		t.Errorf("got %q, %v, want 1073741824", out, err)
 	}
 	after := memory(t, cat, "VmHWM") + memory(t, ben, "VmHWM")
 	t.Logf("both daemons: %.0f MB before, %.0f MB after", before/1e6, after/1e6)
 	if after-before > 64<<20 {
-		t.Errorf("daemons grew by %.0f MB", (after-before)/1e6)
+		t.Errorf("daemons grew by %.0f MB, want at most 67", (after-before)/1e6)
 	}
 }
 
@@ -379,7 +380,7 @@ func TestInputWithoutMemory(t *testing.T) {
 func dockerInput(t *testing.T, x dockerTest) {
 	big := bytes.Repeat([]byte("0123456789abcdef"), 100_000)
 	if r := x.d.musterIn(bytes.NewReader(big), x.in("run", "cat")...); r.code != 0 || r.stdout != string(big) {
-		t.Errorf("exit %d, %d bytes of %d; %s", r.code, len(r.stdout), len(big), r.stderr)
+		t.Errorf("exit %d, %d bytes of %d, want 0 and all, unchanged; %s", r.code, len(r.stdout), len(big), r.stderr)
 	}
 	s := onTerminal(t, x.d.client("run", "--image", busyImage, "-it", "--", "sh"), 31, 97)
 	s.say("stty size; echo kind=$TERM")
@@ -391,6 +392,6 @@ func dockerInput(t *testing.T, x dockerTest) {
 	cutOffs(t, x.d, "--image", busyImage)
 	r := x.d.muster("alloc", "--image", busyImage, "--", "sh", "-c", x.d.program+" --socket "+x.d.socket+` run --in $MUSTER_JOB_ID -- sh -c 'echo in the image; exit 7'`)
 	if r.code != 7 || r.stdout != "in the image\n" {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want 7 and the line", r)
 	}
 }

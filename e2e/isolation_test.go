@@ -14,7 +14,7 @@ import (
 
 const nobody = 65534
 
-func TestIsolation(t *testing.T) {
+func TestTasksAreConfined(t *testing.T) {
 	t.Run("root", func(t *testing.T) { bounded(t, newDaemon(t, "amy", "--gpus", "none").start()) })
 	t.Run("user", func(t *testing.T) {
 		if os.Geteuid() != 0 {
@@ -36,7 +36,7 @@ func bounded(t *testing.T, d *daemon) {
 	d.untilState(id, "SUCCEEDED")
 	isolation := d.show(id).Tasks[0].Isolation
 	if isolation == "" || !strings.Contains(d.ok("show", id), isolation) || !strings.Contains(d.ok("doctor"), isolation) {
-		t.Errorf("show and doctor do not say how the task was confined: %q", isolation)
+		t.Errorf("show and doctor: want how the task was confined: %q", isolation)
 	}
 	t.Log("confined by " + isolation)
 	unbounded := func(what string) bool {
@@ -50,7 +50,7 @@ func bounded(t *testing.T, d *daemon) {
 	if !unbounded("memory") {
 		hog := d.ok("submit", "--mem", "32MiB", "--", "sh", "-c", `x=$(head -c 314572800 /dev/zero | tr '\0' x); echo ${#x}`)
 		if doc := d.untilState(hog, "OUT_OF_MEMORY"); *doc.ExitCode != 137 || !strings.Contains(doc.Reason, "it reached its limit of 32MiB; give it more with --mem") {
-			t.Errorf("a task over its memory limit: %+v", doc)
+			t.Errorf("a task above its memory limit: got %+v, want 137 with the limit", doc)
 		}
 	}
 
@@ -60,32 +60,32 @@ func bounded(t *testing.T, d *daemon) {
 		task := d.untilState(id, "TIMEOUT").Tasks[0]
 		late = task.EndedAt.Sub(*task.StartedAt) - 400*time.Millisecond
 		if late < 0 {
-			t.Errorf("ended %s before its time limit", -late)
+			t.Errorf("ended %s before its time limit, want late at least 0", -late)
 		}
 	}
 	if t.Logf("ended %s after the time limit", late); late >= 200*time.Millisecond {
-		t.Errorf("ended %s after its time limit, five times", late)
+		t.Errorf("ended %s after its time limit, five times, want less than 200 ms", late)
 	}
 
 	id = d.ok("submit", "-t", "2s", "--grace", "300ms", "--signal", "USR1@1700ms", "--", "sh", "-c", `trap 'echo warned' USR1; trap '' TERM; while :; do sleep 0.05; done`)
 	task := d.untilState(id, "TIMEOUT").Tasks[0]
 	if took := task.EndedAt.Sub(*task.StartedAt); took < 2300*time.Millisecond || took > 4*time.Second {
-		t.Errorf("a task that ignores TERM ended after %s", took)
+		t.Errorf("a task that ignores TERM ended after %s, want 2.3 to 4 s", took)
 	}
 	if out := d.ok("logs", id); out != "warned" {
-		t.Errorf("output of a task that was warned before its limit: %q", out)
+		t.Errorf("output of a task that was warned before its limit: got %q, want %q", out, "warned")
 	}
 	d.fails(2, []string{"signal", "time limit"}, "submit", "--signal", "USR1@5s", "--", "true")
 
 	id = d.ok("submit", "-D", "/no/such/dir", "--", "true")
 	if doc := d.untilState(id, "FAILED"); !strings.Contains(doc.Tasks[0].Reason, "workdir /no/such/dir: no such directory on this node") {
-		t.Errorf("%+v", doc.Tasks[0])
+		t.Errorf("got %+v, want that the directory does not exist", doc.Tasks[0])
 	}
 
 	left := d.ok("submit", "--", "sh", "-c", `(env -i setsid sleep 7654 &) ; sleep 0.2`)
 	d.untilState(left, "SUCCEEDED")
 	if pids := running("sleep\x007654\x00"); len(pids) > 0 {
-		t.Errorf("processes of the task are left: %v", pids)
+		t.Errorf("processes of the task: got %v, want none", pids)
 	}
 }
 

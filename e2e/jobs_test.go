@@ -22,25 +22,25 @@ func TestGPUJobRunsOnHostWithGPUs(t *testing.T) {
 	doc := ben.untilState(id, "SUCCEEDED")
 	task := doc.Tasks[0]
 	if task.Node != "cat" || len(task.GPUs) != 2 || task.ExitCode == nil || *task.ExitCode != 0 || task.StartedAt == nil || task.EndedAt == nil || task.EndedAt.Before(*task.StartedAt) {
-		t.Errorf("show at ben: %+v", task)
+		t.Errorf("show at ben: got %+v, want cat with 2 GPUs", task)
 	}
 	if want := "on " + strings.Join(task.GPUs, ",") + "\n"; out.stdout != want {
-		t.Errorf("followed at ben: %q, want %q", out.stdout, want)
+		t.Errorf("followed at ben: got %q, want %q", out.stdout, want)
 	}
 	if got := cat.ok("logs", "--stderr", id); got != "done" {
-		t.Errorf("stderr: %q", got)
+		t.Errorf("stderr: got %q, want %q", got, "done")
 	}
 	if gpus := amy.ok("gpus"); strings.Count(gpus, "Simulated") != 8 {
-		t.Errorf("not each of the eight GPUs is marked as simulated:\n%s", gpus)
+		t.Errorf("gpus: want each of the eight marked as simulated, got\n%s", gpus)
 	}
 	for _, uuid := range task.GPUs {
 		if !strings.Contains(strings.ToLower(uuid), "sim") {
-			t.Errorf("the UUID %s does not show that the GPU is simulated", uuid)
+			t.Errorf("the UUID %s does not show that the GPU is simulated, want strings.ToLower(uuid) with %q", uuid, "sim")
 		}
 	}
 	for _, word := range []string{"cat", "SUCCEEDED", "train", task.GPUs[0], "(sim)"} {
 		if text := amy.ok("show", id) + amy.ok("gpus") + amy.ok("nodes"); !strings.Contains(text, word) {
-			t.Errorf("show and gpus do not say %q:\n%s", word, text)
+			t.Errorf("show and gpus: want %q, got\n%s", word, text)
 		}
 	}
 }
@@ -49,20 +49,20 @@ func TestRunExitsWithCodeOfJob(t *testing.T) {
 	t.Parallel()
 	amy, _, _ := three(t)
 	if r := amy.muster("run", "--", "sh", "-c", "echo out; echo err >&2; exit 7"); r.code != 7 || r.stdout != "out\n" || !strings.Contains(r.stderr, "err") {
-		t.Errorf("exit %d, stdout %q, stderr %q", r.code, r.stdout, r.stderr)
+		t.Errorf("exit %d, stdout %q, stderr %q, want 7, out, err", r.code, r.stdout, r.stderr)
 	}
 	if r := amy.muster("run", "--", "sh", "-c", "kill -9 $$"); r.code != 128+9 {
-		t.Errorf("killed by signal 9: exit %d", r.code)
+		t.Errorf("killed by signal 9: exit %d, want 137", r.code)
 	}
 	if r := amy.muster("run", "-t", "1s", "--grace", "1s", "--", "sleep", "60"); r.code != 124 {
 		t.Errorf("time limit: exit %d, want 124\n%s", r.code, r.stderr)
 	}
 	r := amy.muster("run", "--", "no-such-program-xyz")
 	if r.code != 127 || !strings.Contains(r.stderr, "no-such-program-xyz") {
-		t.Errorf("a command that does not exist: exit %d, %s", r.code, r.stderr)
+		t.Errorf("a command that does not exist: exit %d, %s, want 127 and its name", r.code, r.stderr)
 	}
 	if doc := amy.show("last"); doc.State != "FAILED" || !strings.Contains(doc.Reason+doc.Tasks[0].Reason, "no-such-program-xyz") {
-		t.Errorf("a command that does not exist: %+v", doc)
+		t.Errorf("a command that does not exist: got %+v, want FAILED with its name", doc)
 	}
 }
 
@@ -75,15 +75,15 @@ func TestSecondJobWaitsForTheDevices(t *testing.T) {
 	second := ben.ok("submit", "-G", "H100:8", "--", "true")
 	doc := amy.until(second, "PENDING with a reason", func(j api.Job) bool { return j.State == "PENDING" && j.Reason != "" })
 	if !strings.HasPrefix(doc.Reason, "Resources") {
-		t.Errorf("reason is %q, want Resources", doc.Reason)
+		t.Errorf("the reason is %q, want Resources", doc.Reason)
 	}
 	if why := amy.ok("why", second); !strings.Contains(why, "Resources") || !strings.Contains(why, "gpus") {
-		t.Errorf("why:\n%s", why)
+		t.Errorf("why: want Resources and gpus, got\n%s", why)
 	}
 	g.open()
 	a, b := amy.untilState(first, "SUCCEEDED"), ben.untilState(second, "SUCCEEDED")
 	if gap := b.Tasks[0].StartedAt.Sub(*a.Tasks[0].EndedAt); gap < 0 {
-		t.Errorf("the second started %s after the first ended", gap)
+		t.Errorf("the second started %s after the first ended, want at least 0", gap)
 	}
 }
 
@@ -103,7 +103,7 @@ func TestCancelFromAnotherDaemon(t *testing.T) {
 	pending := amy.ok("submit", "-G", "8", "--", "true")
 	cat.ok("cancel", pending)
 	if doc := amy.show(pending); doc.State != "CANCELLED" {
-		t.Errorf("a pending job after cancel: %s", doc.State)
+		t.Errorf("a pending job after cancel: got %s, want CANCELLED", doc.State)
 	}
 	cat.ok("cancel", waiting)
 	amy.untilState(waiting, "CANCELLED")
@@ -114,7 +114,7 @@ func alive(pid int) bool {
 	return pid > 0 && err == nil
 }
 
-func TestImpossibleRequest(t *testing.T) {
+func TestImpossibleRequestIsRefusedWithReasons(t *testing.T) {
 	t.Parallel()
 	amy, _, _ := three(t)
 	r := amy.fails(3, []string{"gpus"}, "submit", "-G", "A100:2", "--mem", "1MiB", "--", "true")
@@ -127,7 +127,7 @@ func TestImpossibleRequest(t *testing.T) {
 		t.Errorf("stdout %q, want nothing: it was not accepted", r.stdout)
 	}
 	if text := amy.ok("offers", "-G", "H100:4"); !strings.Contains(text, "cat") {
-		t.Errorf("offers:\n%s", text)
+		t.Errorf("offers: want cat, got\n%s", text)
 	}
 }
 
@@ -147,13 +147,13 @@ func TestWaitExitsWithCodeOfJob(t *testing.T) {
 	}
 }
 
-func TestIdempotencyKey(t *testing.T) {
+func TestIdempotencyKeyGivesOneJob(t *testing.T) {
 	t.Parallel()
 	amy, _, _ := three(t)
 	a := amy.ok("submit", "--idempotency-key", "k1", "--", "true")
 	b := amy.ok("submit", "--idempotency-key", "k1", "--", "true")
 	if a != b {
-		t.Errorf("the same key gave %s and %s", a, b)
+		t.Errorf("the same key gave %s and %s, want one job", a, b)
 	}
 	amy.fails(1, []string{"k1"}, "submit", "--idempotency-key", "k1", "--", "false")
 }

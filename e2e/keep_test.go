@@ -2,14 +2,15 @@
 
 package e2e
 
-// A job whose start one node can show idles nothing at the others, and what is kept for it is said by name.
+// A job whose start one node can predict idles nothing on the others, and what is kept for it is reported with its id.
 
 import (
 	"strings"
 	"testing"
 )
 
-// fours starts three daemons with four GPUs each. On each a task with a time limit holds two of them, until its gate opens.
+// fours starts three daemons with four GPUs each. On each a task with a time limit holds two of them, until its gate
+// opens.
 func fours(t *testing.T, limits ...string) (dev [3]*daemon, gates []gate) {
 	t.Helper()
 	flags := []string{"--gpus", "sim:4xH100-80GB", "--cpus", "8"}
@@ -30,7 +31,7 @@ func fours(t *testing.T, limits ...string) (dev [3]*daemon, gates []gate) {
 	return dev, gates
 }
 
-// explains waits until `muster why` says something of a job, and returns all that it says.
+// explains waits until `muster why` reports something about a job, and returns all of it.
 func (d *daemon) explains(id, words string) string {
 	d.t.Helper()
 	out := ""
@@ -38,8 +39,9 @@ func (d *daemon) explains(id, words string) string {
 	return out
 }
 
-// TestOneNodeKeepsForAJob: a job for four GPUs is to start on dev2 within 33 minutes. Jobs that may run for longer start at
-// once on dev1 and dev3, where it could start only later. On dev2 they wait, and are told for which job.
+// TestOneNodeKeepsForAJob has a job for four GPUs that is to start on dev2 within 33 minutes. Jobs that may run for
+// longer start at once on dev1 and dev3, where it could start only later. On dev2 they wait, and the reason names the
+// job.
 func TestOneNodeKeepsForAJob(t *testing.T) {
 	t.Parallel()
 	for name, asks := range map[string][]string{"big4": {"-G", "4"}, "exclusive": {"--exclusive"}} {
@@ -52,7 +54,7 @@ func TestOneNodeKeepsForAJob(t *testing.T) {
 				for range 2 { // on dev1 and dev3 two GPUs are free
 					id := d.ok("submit", "--exclude", "dev2", "-G", "2", "--", "true")
 					if at := d.untilState(id, "SUCCEEDED").Tasks[0].Node; at == "dev2" {
-						t.Errorf("%s ran on %s", id, at)
+						t.Errorf("%s ran on %s, want another node", id, at)
 					}
 				}
 			}
@@ -66,19 +68,19 @@ func TestOneNodeKeepsForAJob(t *testing.T) {
 			t.Logf("muster why\n%s", why)
 			for _, bad := range []string{"set aside", "now dev"} {
 				if strings.Contains(strings.Join(strings.Fields(why), " "), bad) {
-					t.Errorf("why says %q:\n%s", bad, why)
+					t.Errorf("why: got %q, want it left out:\n%s", bad, why)
 				}
 			}
 			if out := dev[0].ok("offers", "--nodelist", "dev2", "-G", "1"); !strings.Contains(out, "keeps 2 gpus for job "+big) {
-				t.Errorf("offers:\n%s", out)
+				t.Errorf("offers: want the job for which GPUs are kept, got\n%s", out)
 			}
 			if out := dev[0].ok("offers", "--nodelist", "dev2", "-G", "1", "-t", "10m"); strings.Contains(out, "keeps") {
-				t.Errorf("offers of a job that ends before:\n%s", out)
+				t.Errorf("offers of a job that ends before: want nothing kept, got\n%s", out)
 			}
 			short := dev[1].ok("submit", "--nodelist", "dev2", "-G", "1", "-t", "10m", "--", "true")
 			dev[1].untilState(short, "SUCCEEDED")
 			if doc := dev[2].show(waits); doc.State != "PENDING" {
-				t.Errorf("the job that would delay the large one is %s", doc.State)
+				t.Errorf("the job that would delay the large one is %s, want PENDING", doc.State)
 			}
 			gates[1].open()
 			dev[0].untilState(big, "SUCCEEDED")

@@ -14,13 +14,13 @@ import (
 	"github.com/musterhq/muster/internal/testkit/needtest"
 )
 
-// lab is a network of hosts. The bridge has a namespace too, so that the machine's own network is not touched.
+// lab is a network of hosts. The bridge has a namespace too, so that the machine's own network is not changed.
 type lab struct {
 	t    *testing.T
 	name string // of the bridge's namespace, and the beginning of the others'
 }
 
-// labs counts the labs of this run: the names of namespaces are those of the machine.
+// labs counts the labs of this run, because the names of namespaces are global on the machine.
 var labs atomic.Int32
 
 // newLab makes a network of n hosts, with the addresses 10.77.0.1 and so on.

@@ -30,7 +30,7 @@ func jobFileOf(t *testing.T, size int, node string) string {
 	}
 	spec.Script += strings.Repeat("x", size-len(text()))
 	if n := len(text()); n != size {
-		t.Fatalf("a job file of %d bytes, want %d", n, size)
+		t.Fatalf("got a job file of %d bytes, want %d", n, size)
 	}
 	path := filepath.Join(t.TempDir(), "job.json")
 	if err := os.WriteFile(path, text(), 0o600); err != nil {
@@ -46,18 +46,18 @@ func TestLargestJobFileRunsElsewhere(t *testing.T) {
 		id := amy.ok("submit", "-F", jobFileOf(t, job.MaxSpecBytes-less, "ben"))
 		doc := amy.untilState(id, "FAILED")
 		if doc.Tasks[0].Node != "ben" || *doc.ExitCode != 7 || doc.Tasks[0].Attempt != 1 {
-			t.Errorf("%d bytes below the bound: %+v", less, doc)
+			t.Errorf("%d bytes below the bound: got %+v, want 7 on ben", less, doc)
 		}
 	}
 }
 
-func TestJobFileBeyondTheBound(t *testing.T) {
+func TestJobFileBeyondTheBoundIsRefused(t *testing.T) {
 	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "4").start()
 	refused := func(args ...string) {
 		t.Helper()
 		r := amy.fails(2, nil, append([]string{"submit"}, args...)...)
 		if strings.Count(r.stderr, "\n") != 1 || len(r.stderr) > 400 || !strings.Contains(r.stderr, "large") && !strings.Contains(r.stderr, "at most") {
-			t.Errorf("stderr: %.500q", r.stderr)
+			t.Errorf("stderr: got %.500q, want one line with the bound", r.stderr)
 		}
 	}
 	refused("-F", jobFileOf(t, job.MaxSpecBytes+1, "amy"))

@@ -2,8 +2,8 @@
 
 package e2e
 
-// A cluster of four hosts that somebody leans on: what runs on them is killed and paused, their network is cut and their disks
-// are filled, while jobs run. A lock and a ledger outside of muster tell what ran twice and what was lost.
+// A cluster of four hosts under random faults: processes on them are killed and paused, their network is cut and their
+// disks are filled, while jobs run. A lock and a ledger outside of muster show what ran twice and what was lost.
 
 import (
 	"encoding/json"
@@ -23,21 +23,21 @@ import (
 )
 
 const (
-	// leanedFor is how long a run leans on the cluster; MUSTER_LEANED overrides it.
+	// leanedFor is how long a run injects faults; MUSTER_LEANED overrides it.
 	leanedFor = 40 * time.Second
 	// leanedLease is the lease of the jobs that another host may take over.
 	leanedLease = "30s"
-	// afterLeaning bounds how long the cluster takes to end all jobs once nobody leans on it.
+	// afterLeaning bounds how long the cluster takes to end all jobs after the last fault.
 	afterLeaning = 3 * time.Minute
 )
 
-// leaned is a cluster under faults, and the jobs that it was given.
+// leaned is a cluster under faults, and the jobs that were submitted to it.
 type leaned struct {
 	t     *testing.T
 	lab   *lab
 	hosts []*daemon
-	dir   string // of the locks and the ledger
-	name  string // of all jobs
+	dir   string // the directory of the locks and the ledger
+	name  string // the name of all jobs
 
 	mu     sync.Mutex
 	jobs   map[string]leanedJob // guarded by mu: by ID
@@ -51,8 +51,8 @@ type leanedJob struct {
 	requeue bool
 }
 
-// leanedScript locks a file of the job from a process that its shell has left to itself, writes start and end into a ledger and
-// exits with a code. So a task that runs twice, or whose child outlives it, is seen.
+// leanedScript locks a file of the job from a process that its shell leaves behind, writes start and end into a ledger
+// and exits with a code. So a task that runs twice, or whose child outlives it, is detected.
 const leanedScript = `exec 9>>job-%[1]d
 flock -n 9 || { echo "job %[1]d runs twice at $(hostname), attempt $MUSTER_ATTEMPT" >>wrong; exit 99; }
 echo "%[1]d start $(hostname) $MUSTER_ATTEMPT" >>ledger
@@ -60,7 +60,7 @@ setsid sleep %[2]s & wait $!
 echo "%[1]d end $(hostname) $MUSTER_ATTEMPT" >>ledger
 exit %[3]d`
 
-// submit gives one job to any of the hosts, again and again until one has accepted it.
+// submit submits one job to any of the hosts, repeatedly until one has accepted it.
 func (l *leaned) submit(n int, chance *rand.Rand) {
 	j := leanedJob{n: n, requeue: chance.IntN(5) > 0}
 	if chance.IntN(4) == 0 {
@@ -78,7 +78,7 @@ func (l *leaned) submit(n int, chance *rand.Rand) {
 		args = append(args, "--on-partition", "hold")
 	}
 	args = append(args, "--", "sh", "-c", fmt.Sprintf(leanedScript, n, took, j.code))
-	owner := l.hosts[chance.IntN(len(l.hosts))] // the key of a job holds at one daemon
+	owner := l.hosts[chance.IntN(len(l.hosts))] // the key of a job is valid at one daemon
 	for late := time.Now().Add(afterLeaning); ; {
 		r := owner.muster(args...)
 		if r.code == 0 {
@@ -88,14 +88,14 @@ func (l *leaned) submit(n int, chance *rand.Rand) {
 			return
 		}
 		if time.Now().After(late) {
-			l.t.Errorf("job %d is not accepted: %s", n, r.stderr)
+			l.t.Errorf("job %d was not accepted: got %s, want an id", n, r.stderr)
 			return
 		}
 		time.Sleep(100 * time.Millisecond) // its host is away on purpose
 	}
 }
 
-// open returns how many of the jobs have not ended, as the ledger tells.
+// open returns how many of the jobs have not ended, by the ledger.
 func (l *leaned) open() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -109,7 +109,7 @@ func (l *leaned) open() int {
 	return len(l.jobs) - len(ended)
 }
 
-// lean does one fault to a host, waits, and takes it back.
+// lean injects one fault into a host, waits, and undoes it.
 func (l *leaned) lean(i int, chance *rand.Rand) {
 	d := l.hosts[i]
 	span := time.Duration(500+chance.IntN(40_000)) * time.Millisecond
@@ -148,7 +148,7 @@ func (l *leaned) lean(i int, chance *rand.Rand) {
 	undo()
 }
 
-// stopped stops processes and returns what lets them go on.
+// stopped stops processes and returns a function that lets them go on.
 func stopped(pids ...int) func() {
 	for _, pid := range pids {
 		_ = syscall.Kill(pid, syscall.SIGSTOP)
@@ -160,7 +160,7 @@ func stopped(pids ...int) func() {
 	}
 }
 
-// killShell kills one of the tasks' shells: that job may end by a signal.
+// killShell kills one of the tasks' shells, so that this job may end by a signal.
 func (l *leaned) killShell(chance *rand.Rand) {
 	found := processesNamed(l.t, l.name)
 	if len(found) == 0 {
@@ -179,8 +179,9 @@ func (l *leaned) killShell(chance *rand.Rand) {
 	}
 }
 
-// TestLeanedOn leans on four hosts. No job is lost, none runs twice at once, and each ends with its own code.
-func TestLeanedOn(t *testing.T) {
+// TestRandomFaultsLoseNoJob injects faults into four hosts. No job is lost, none runs twice at once, and each ends with its own
+// code.
+func TestRandomFaultsLoseNoJob(t *testing.T) {
 	span := leanedFor
 	if text := os.Getenv("MUSTER_LEANED"); text != "" {
 		d, err := time.ParseDuration(text)
@@ -231,13 +232,13 @@ func TestLeanedOn(t *testing.T) {
 			}
 		})
 	}
-	time.Sleep(span) // how long somebody leans on it
+	time.Sleep(span) // how long faults are injected
 	close(stop)
 	work.Wait()
 	l.settle()
 }
 
-// settle waits for the end of each job and judges it by what the jobs have written.
+// settle waits for the end of each job and checks it by what the jobs have written.
 func (l *leaned) settle() {
 	l.t.Helper()
 	late := time.Now().Add(afterLeaning)
@@ -253,7 +254,7 @@ func (l *leaned) settle() {
 				l.t.Errorf("job %s (%d) has not ended after %s: %s%s", id, j.n, afterLeaning, r.stdout, r.stderr)
 				break
 			}
-			time.Sleep(100 * time.Millisecond) // nothing tells of a job at a daemon that has just come back
+			time.Sleep(100 * time.Millisecond) // a daemon that has just come back does not know all jobs yet
 		}
 		switch {
 		case !doc.Ended():
@@ -267,7 +268,7 @@ func (l *leaned) settle() {
 		}
 	}
 	if text, err := os.ReadFile(filepath.Join(l.dir, "wrong")); err == nil {
-		l.t.Errorf("%s", text)
+		l.t.Errorf("got %s, want that no job ran twice at once", text)
 	}
 	kinds := make([]string, 0, len(l.faults))
 	total := 0
@@ -277,7 +278,7 @@ func (l *leaned) settle() {
 	slices.Sort(kinds)
 	l.t.Logf("%d jobs, %d faults (%s); %d ran again, %d ended with their host", len(l.jobs), total, strings.Join(kinds, ", "), again, nodeFail)
 	if len(l.jobs) == 0 || total == 0 {
-		l.t.Error("nothing was tested")
+		l.t.Error("no job or no fault: nothing was tested")
 	}
 	eventually(l.t, "end of all processes of ended jobs", func() bool { return len(processesNamed(l.t, l.name)) == 0 })
 }

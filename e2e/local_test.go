@@ -16,9 +16,9 @@ import (
 	"github.com/musterhq/muster/api"
 )
 
-// TestInheritedDescriptors starts a daemon that inherits descriptor 7, a file of root that nobody else may open. Neither
-// a task nor a command in it has that descriptor, and neither the daemon nor its runner keeps it.
-func TestInheritedDescriptors(t *testing.T) {
+// TestInheritedDescriptorsDoNotReachTasks starts a daemon that inherits descriptor 7, a file of root that no other user may open.
+// Neither a task nor a command in it has that descriptor, and neither the daemon nor its runner keeps it.
+func TestInheritedDescriptorsDoNotReachTasks(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte("for root only\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -29,7 +29,7 @@ func TestInheritedDescriptors(t *testing.T) {
 	}
 	defer file.Close()
 	d := newDaemon(t, "amy", "--gpus", "none")
-	d.extra = []*os.File{file, file, file, file, file} // 3 to 7
+	d.extra = []*os.File{file, file, file, file, file} // descriptors 3 to 7
 	d.start()
 	const attack = "head -c 13 <&7; echo changed >&7; ls -l /proc/self/fd"
 	for _, command := range [][]string{
@@ -45,7 +45,7 @@ func TestInheritedDescriptors(t *testing.T) {
 	for _, pid := range append(d.runners(), d.cmd.Process.Pid) {
 		all, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 		if err != nil || len(all) == 0 {
-			t.Fatalf("descriptors of %d: %v", pid, err)
+			t.Fatalf("descriptors of %d: got %v, want some", pid, err)
 		}
 		for _, fd := range all {
 			if to, _ := os.Readlink(fd); to == secret {
@@ -56,11 +56,11 @@ func TestInheritedDescriptors(t *testing.T) {
 	g.open()
 	d.untilState(id, "SUCCEEDED")
 	if text, err := os.ReadFile(secret); err != nil || string(text) != "for root only\n" {
-		t.Errorf("the file of root is %q now, %v", text, err)
+		t.Errorf("the file of root: got %q, %v, want it unchanged", text, err)
 	}
 }
 
-// onlyStreams checks what a task says of its descriptors: 0, 1 and 2, and the directory that ls itself reads.
+// onlyStreams checks the descriptors that a task reports: 0, 1 and 2, and the directory that ls itself reads.
 func onlyStreams(t *testing.T, said, secret string) {
 	t.Helper()
 	if strings.Contains(said, secret) || strings.Contains(said, "for root") {
@@ -77,7 +77,7 @@ func onlyStreams(t *testing.T, said, secret string) {
 	}
 }
 
-// helperProgram writes a script that everybody may change, which the runner starts by its helper process.
+// helperProgram writes a script that everybody may change, so that the runner starts it through its helper process.
 func (d *daemon) helperProgram(script string) string {
 	d.t.Helper()
 	path := filepath.Join(d.t.TempDir(), "program")
@@ -102,9 +102,9 @@ func asRoot(t *testing.T) {
 	}
 }
 
-// TestOnlyItsOwnUsersTasks runs a daemon of an ordinary user in a cluster. Tasks of others are not offered to it, whether
-// or not other hosts could run them: they would read its key.
-func TestOnlyItsOwnUsersTasks(t *testing.T) {
+// TestDaemonOfAUserRunsOnlyThatUsersTasks runs a daemon of an ordinary user in a cluster. Tasks of others are not offered to it,
+// whether or not other hosts could run them, because they would read its key.
+func TestDaemonOfAUserRunsOnlyThatUsersTasks(t *testing.T) {
 	t.Parallel()
 	asRoot(t)
 	amy := newDaemon(t, "amy", "--gpus", "none", "--no-worker").start()
@@ -125,19 +125,19 @@ func TestOnlyItsOwnUsersTasks(t *testing.T) {
 	amy.ok("release", held)
 	amy.until(held, "waiting for a host that may run it", func(j api.Job) bool { return j.Reason == "NoMatch" })
 	if why := amy.ok("why", held); !strings.Contains(why, "user: root") || !strings.Contains(why, "runs only tasks of nobody") {
-		t.Errorf("why:\n%s", why)
+		t.Errorf("why: want the user, got\n%s", why)
 	}
 	if node := amy.ok("node", "show", "ben"); !strings.Contains(node, "nobody only") {
-		t.Errorf("node show:\n%s", node)
+		t.Errorf("node show: want nobody only, got\n%s", node)
 	}
 
-	amy.user = ordinary // its own user's task may come from any host of the cluster
+	amy.user = ordinary // its own user's task may be submitted at any host of the cluster
 	if id := amy.ok("run", "--", "id", "-un"); id != "nobody" {
-		t.Errorf("the task of the daemon's user ran as %q", id)
+		t.Errorf("the task of the daemon's user ran as %q, want %q", id, "nobody")
 	}
 	amy.user = nil
 	if j := amy.show(held); j.State != "PENDING" {
-		t.Errorf("root's task is %s", j.State)
+		t.Errorf("root's task is %s, want PENDING", j.State)
 	}
 	amy.ok("cancel", held)
 
@@ -148,16 +148,16 @@ func TestOnlyItsOwnUsersTasks(t *testing.T) {
 	id := amy.ok("submit", "--", "id", "-un")
 	amy.untilState(id, "SUCCEEDED")
 	if out := amy.ok("logs", id); out != "nobody" {
-		t.Errorf("with --run-others-as-me root's task ran as %q", out)
+		t.Errorf("with --run-others-as-me root's task ran as %q, want %q", out, "nobody")
 	}
 	root := newDaemon(t, "root", "--gpus", "none", "--run-others-as-me")
 	root.launch()
 	root.exits("run-others-as-me", "daemon of root")
 }
 
-// TestNamesOfSystemAccounts checks that a job of another host does not run under the name of an account of the system. A
-// job of that account on its own host does.
-func TestNamesOfSystemAccounts(t *testing.T) {
+// TestJobsOfOtherHostsDoNotRunAsSystemAccounts checks that a job of another host does not run under the name of an account of the system.
+// A job of that account on its own host does.
+func TestJobsOfOtherHostsDoNotRunAsSystemAccounts(t *testing.T) {
 	asRoot(t)
 	amy := newDaemon(t, "amy", "--gpus", "none", "--no-worker").start()
 	ben := newDaemon(t, "ben", "--gpus", "none").start(amy.invite().flags()...)
@@ -166,22 +166,22 @@ func TestNamesOfSystemAccounts(t *testing.T) {
 	id := amy.ok("submit", "--", "id", "-un")
 	amy.until(id, "refused", func(j api.Job) bool { return j.Reason == "NoMatch" })
 	if why := amy.ok("why", id); !strings.Contains(why, "user "+systemName+" is an account of the system here") {
-		t.Errorf("why:\n%s", why)
+		t.Errorf("why: want that it is an account of the system, got\n%s", why)
 	}
 	if out := ben.ok("run", "--", "id", "-un"); out != systemName {
-		t.Errorf("the account's own task ran as %q", out)
+		t.Errorf("the account's own task ran as %q, want its name", out)
 	}
 	amy.user = ordinary
 	if out := amy.ok("run", "--", "id", "-un"); out != "nobody" { // its uid is above those of the system
-		t.Errorf("the task of an ordinary user ran as %q", out)
+		t.Errorf("the task of an ordinary user ran as %q, want %q", out, "nobody")
 	}
 }
 
-// TestTokenIsNotOnACommandLine checks the three ways to give the token of an invitation, and who sees it.
+// TestTokenIsNotOnACommandLine checks the three ways to give the token of an invitation, and who can see it.
 func TestTokenIsNotOnACommandLine(t *testing.T) {
 	amy := newDaemon(t, "amy", "--gpus", "none").start()
 	if line := amy.ok("invite"); !strings.HasPrefix(line, "MUSTER_TOKEN=") || strings.Contains(line, "--token") {
-		t.Errorf("invite prints %q", line)
+		t.Errorf("invite: got %q, want the token in a variable", line)
 	}
 	inv := amy.invite("--uses", "2")
 	bootstrap := inv.flags()[:2*len(inv.Bootstrap)]
@@ -194,7 +194,7 @@ func TestTokenIsNotOnACommandLine(t *testing.T) {
 	for _, pid := range ben.runners() {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 		if err != nil || strings.Contains(string(text), inv.Token) {
-			t.Errorf("the runner has the token in its environment, or %v", err)
+			t.Errorf("the runner has the token in its environment, or %v, want string(text) without %q", err, inv.Token)
 		}
 	}
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", ben.cmd.Process.Pid))
@@ -255,9 +255,9 @@ func TestHTTPOfRootNeedsAToken(t *testing.T) {
 	newDaemon(t, "right", "--gpus", "none", "--http", fmt.Sprintf("127.0.0.1:%d", freePort(t)), "--http-token", filepath.Join(dir, "private")).start()
 }
 
-// TestFallbackDirectory starts a daemon of a user without a runtime directory, where someone else has made the directory
-// of its socket.
-func TestFallbackDirectory(t *testing.T) {
+// TestFallbackDirectoryOfAnotherUserIsRefused starts a daemon of a user without a runtime directory, where another user has made the
+// directory of its socket.
+func TestFallbackDirectoryOfAnotherUserIsRefused(t *testing.T) {
 	asRoot(t)
 	tmp := t.TempDir()
 	for path, mode := range map[string]os.FileMode{filepath.Dir(tmp): 0o755, tmp: 0o777 | os.ModeSticky} {
@@ -281,6 +281,6 @@ func TestFallbackDirectory(t *testing.T) {
 	d.launch()
 	d.exits("muster-65534", "belongs to user "+systemName)
 	if left, err := os.ReadDir(trap); err != nil || len(left) > 0 {
-		t.Errorf("the daemon left %v there, %v", left, err)
+		t.Errorf("the daemon left %v there, %v, want nothing", left, err)
 	}
 }

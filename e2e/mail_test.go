@@ -2,7 +2,8 @@
 
 package e2e
 
-// Members that flood a daemon with messages that they may send: nobody else is slowed down, cut off, or loses a task.
+// Members that flood a daemon with messages that they may send. No other member is slowed down, cut off, or loses a
+// task.
 
 import (
 	"bytes"
@@ -29,7 +30,7 @@ import (
 const (
 	mailFor    = 25 * time.Second
 	mailGrowth = 150 << 20 // of the daemon's memory, at most
-	mailLog    = 64 << 10  // of its log at level info, at most: the first lines of some causes, which are not repeated
+	mailLog    = 64 << 10  // growth of its log at level info, at most: the first lines of some causes, which are not repeated
 )
 
 // mailFlood is what a member sends as fast as its peer reads it.
@@ -41,7 +42,7 @@ type mailFlood struct {
 	frames func(p job.Peer, of string, n uint64) []proto.Message
 }
 
-// mailFloods: a guest floods the scheduler amy, and a scheduler the host ben.
+// mailFloods: a guest floods the scheduler amy, and a scheduler floods the host ben.
 var mailFloods = []mailFlood{
 	{"hello", "worker", false, func(p job.Peer, _ string, n uint64) []proto.Message {
 		return []proto.Message{manyGPUs(p, int(n))}
@@ -61,8 +62,8 @@ var mailFloods = []mailFlood{
 	{"offers and queries", "scheduler", false, offersAndQueries},
 }
 
-// offersAndQueries are commands for a group that the peer has founded: offers that wait, and questions about attempts that the
-// host never had.
+// offersAndQueries are commands for a group that the peer has founded: offers that wait, and queries about attempts
+// that the host never had.
 func offersAndQueries(p job.Peer, _ string, n uint64) []proto.Message {
 	_, group := foundedBy(p)
 	epoch := &wirepb.EpochRef{Generation: 1, Term: 1}
@@ -76,7 +77,7 @@ func offersAndQueries(p job.Peer, _ string, n uint64) []proto.Message {
 	}
 }
 
-// greeting is what the member says first in a session: what it has, or which group it owns.
+// greeting is the first message of the member in a session: what it has, or which group it owns.
 func (f mailFlood) greeting(p job.Peer) proto.Message {
 	if f.roles == "worker" {
 		return manyGPUs(p, 0)
@@ -124,7 +125,7 @@ func deviceName(i int) string { return fmt.Sprintf("GPU-00000000-0000-0000-0000-
 
 // pour sends messages without a pause until ctx ends. If its session is cut it opens the next one.
 func (f mailFlood) pour(ctx context.Context, r *rogue.Peer, to job.Peer, of string, sent, sessions *atomic.Int64) {
-	var encoded [][]byte // some kinds of batches, made beforehand so that sending costs nothing
+	var encoded [][]byte // some kinds of batches, encoded beforehand so that sending costs nothing
 	n := uint64(0)
 	for range 4 {
 		var b bytes.Buffer
@@ -178,7 +179,7 @@ func (f mailFlood) pour(ctx context.Context, r *rogue.Peer, to job.Peer, of stri
 	}
 }
 
-func TestFloodOfMessages(t *testing.T) {
+func TestFloodOfMessagesHarmsNobodyElse(t *testing.T) {
 	for _, f := range mailFloods {
 		t.Run(f.name, func(t *testing.T) {
 			if f.full {
@@ -227,7 +228,7 @@ func (f mailFlood) try(t *testing.T) {
 		r := amy.muster("submit", "-w", "amy", "--", "true")
 		submits = append(submits, time.Since(begin))
 		if r.code != 0 {
-			t.Errorf("submit: %s", r.stderr)
+			t.Errorf("submit: got %s, want exit code 0", r.stderr)
 		}
 		for range 10 {
 			most = max(most, victim.resident())
@@ -243,7 +244,7 @@ func (f mailFlood) try(t *testing.T) {
 	for _, l := range lines {
 		text += len(l) + 1
 		if containsAll(l, []string{"session"}) && !containsAll(l, []string{string(mallory.ID())}) {
-			t.Errorf("a session with an honest member: %s", l)
+			t.Errorf("a session with an honest member was cut: %s", l)
 		}
 	}
 	slices.Sort(submits)
@@ -253,14 +254,15 @@ func (f mailFlood) try(t *testing.T) {
 		t.Error("nothing was sent")
 	}
 	if most-before > mailGrowth {
-		t.Errorf("memory grew by %d MB", (most-before)>>20)
+		t.Errorf("memory grew by %d MB, want at most %d", (most-before)>>20, mailGrowth>>20)
 	}
 	if text > mailLog {
-		t.Errorf("the log grew by %d bytes: %q", text, lines[:min(len(lines), 20)])
+		t.Errorf("the log grew by %d bytes, want at most %d: %q", text, mailLog, lines[:min(len(lines), 20)])
 	}
-	// The flood lasts longer than a lease may go without a renewal, so the task would be lost if renewals waited for it.
+	// The flood lasts longer than a lease may last without a renewal, so the task would be lost if renewals waited for
+	// the flood.
 	if j := amy.show(long); j.State != job.Running || j.Tasks[0].Attempt != was.Tasks[0].Attempt {
-		t.Errorf("the task on the honest host is %s, attempt %d", j.State, j.Tasks[0].Attempt)
+		t.Errorf("the task on the honest host is %s, attempt %d, want RUNNING in the same attempt", j.State, j.Tasks[0].Attempt)
 	}
 	g.open()
 	amy.untilState(long, "SUCCEEDED")

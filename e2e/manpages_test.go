@@ -2,7 +2,7 @@
 
 package e2e
 
-// make install: the man pages and the completion scripts, in the shells that are here.
+// make install: the man pages and the completion scripts, in the shells of this host.
 
 import (
 	"fmt"
@@ -34,8 +34,8 @@ func plainPage(out []byte) string {
 	return regexp.MustCompile(`.\x08`).ReplaceAllString(string(out), "")
 }
 
-// What Prometheus and Grafana load is installed as it is in the sources.
-func TestMonitoringIsInstalled(t *testing.T) {
+// The files for Prometheus and Grafana are installed unchanged.
+func TestMonitoringFilesAreInstalled(t *testing.T) {
 	root := installed(t)
 	for _, file := range []string{"grafana/muster.json", "prometheus/prometheus.yml", "prometheus/alerts.yml", "prometheus/dcgm.yml"} {
 		want, err := os.ReadFile(filepath.Join("../packaging", file))
@@ -44,20 +44,20 @@ func TestMonitoringIsInstalled(t *testing.T) {
 		}
 		path := filepath.Join(root, "share/muster", file)
 		if got, err := os.ReadFile(path); err != nil || string(got) != string(want) {
-			t.Errorf("%s: %v, %d bytes, want %d", path, err, len(got), len(want))
+			t.Errorf("%s: %v, got %d bytes, want %d", path, err, len(got), len(want))
 		}
 		if info, err := os.Stat(path); err == nil && info.Mode().Perm() != 0o644 {
-			t.Errorf("%s has the mode %s", path, info.Mode())
+			t.Errorf("%s has the mode %s, want 0644", path, info.Mode())
 		}
 	}
 }
 
-func TestManPages(t *testing.T) {
+func TestManPagesAreInstalledWithoutWarnings(t *testing.T) {
 	t.Parallel()
 	root := installed(t)
 	pages, err := filepath.Glob(filepath.Join(root, "share/man/man*/*"))
 	if err != nil || len(pages) < 30 {
-		t.Fatalf("%d man pages: %v", len(pages), err)
+		t.Fatalf("got %d man pages: %v, want at least 30", len(pages), err)
 	}
 	for _, want := range []string{"man1/muster.1", "man1/muster-submit.1", "man1/muster-node-drain.1", "man5/muster-config.5", "man5/muster-job.5"} {
 		if _, err := os.Stat(filepath.Join(root, "share/man", want)); err != nil {
@@ -74,14 +74,14 @@ func TestManPages(t *testing.T) {
 			cmd.Stderr = &errs
 			out, err := cmd.Output()
 			if err != nil || errs.Len() > 0 || !strings.Contains(plainPage(out), "\nNAME\n") {
-				t.Errorf("%s: %v\n%s", filepath.Base(page), err, errs.String())
+				t.Errorf("%s: got %v, want a page without warnings\n%s", filepath.Base(page), err, errs.String())
 			}
 		}
 	})
 	t.Run("mandoc", func(t *testing.T) {
 		mandoc := needtest.Runs(t, "mandoc", "-T", "ascii", emptyPage(t))
 		if out, err := exec.Command(mandoc, append([]string{"-T", "lint", "-W", "warning"}, pages...)...).CombinedOutput(); err != nil {
-			t.Errorf("%v\n%s", err, out)
+			t.Errorf("mandoc: got %v, want no warnings\n%s", err, out)
 		}
 	})
 	if out, err := exec.Command("make", "-C", "..", "uninstall", "DESTDIR="+strings.TrimSuffix(root, "/opt/muster"), "PREFIX=/opt/muster").CombinedOutput(); err != nil {
@@ -95,7 +95,7 @@ func TestManPages(t *testing.T) {
 	})
 }
 
-// emptyPage makes a man page that says nothing.
+// emptyPage makes a man page without contents.
 func emptyPage(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "empty.1")
@@ -103,8 +103,8 @@ func emptyPage(t *testing.T) string {
 	return path
 }
 
-// shellCompletions are the commands that print what each shell suggests for a line, one word a line, and a command that
-// says whether the shell has what it needs for that.
+// shellCompletions are the commands that print what each shell suggests for a line, one word in each line, and a
+// command that says whether the shell has what it needs for that.
 var shellCompletions = map[string]struct{ needs, installed, script string }{
 	"bash": {"true", "share/bash-completion/completions/muster", `
 . "$SCRIPT"
@@ -129,7 +129,7 @@ _muster
 true`},
 }
 
-func TestCompletionInShells(t *testing.T) {
+func TestCompletionWorksInShells(t *testing.T) {
 	root := installed(t)
 	d := newDaemon(t, "n1", "--gpus", "sim:2xH100-80GB").start()
 	id := d.ok("submit", "--hold", "--name", "later", "--", "true")
@@ -158,15 +158,15 @@ func TestCompletionInShells(t *testing.T) {
 				"muster exec " + id[:4]:      "", // it does not run
 			} {
 				if got := suggest(line); got != want {
-					t.Errorf("%q: %q, want %q", line, got, want)
+					t.Errorf("%q: got %q, want %q", line, got, want)
 				}
 			}
 		})
 	}
 }
 
-// A daemon that is not there, or that does not answer, gives no suggestion, no message, and no wait.
-func TestCompletionWithoutAnswer(t *testing.T) {
+// A daemon that is missing or does not answer gives no suggestion, no message, and no wait.
+func TestCompletionWithoutAnAnswerIsQuick(t *testing.T) {
 	dir := t.TempDir()
 	silent, err := net.Listen("unix", filepath.Join(dir, "s"))
 	if err != nil {
@@ -183,7 +183,7 @@ func TestCompletionWithoutAnswer(t *testing.T) {
 			out, err := cmd.CombinedOutput()
 			best = min(best, time.Since(start))
 			if fmt.Sprint(err) != "exit status 1" || len(out) > 0 {
-				t.Fatalf("%s: %v, %q", name, err, out)
+				t.Fatalf("%s: got %v, %q, want exit status 1 and nothing", name, err, out)
 			}
 		}
 		if best > most {

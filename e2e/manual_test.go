@@ -2,7 +2,7 @@
 
 package e2e
 
-// The screens of the manual: each is run again, and must show the same but for ids, times and the like.
+// The screens of the manual: each is run again, and must show the same except for ids, times and the like.
 
 import (
 	"context"
@@ -28,8 +28,8 @@ const screensDir = "../cmd/muster/manual/screens"
 // stage is the cluster on which the screens are run.
 type stage struct {
 	env  []string
-	n1   *daemon           // asked about the cluster
-	real *strings.Replacer // what is shown in place of what this run has
+	n1   *daemon           // the daemon that is asked about the cluster
+	real *strings.Replacer // the words that are shown in place of values of this run
 }
 
 func newStage(t *testing.T) stage {
@@ -60,13 +60,13 @@ func newStage(t *testing.T) stage {
 	}
 }
 
-// last are the screens that change the cluster for all that come later.
+// last are the screens that change the cluster for all later ones.
 var last = []string{"muster-node-declare-dead", "muster-join"}
 
 // A mark precedes the output of each command in that of the shell.
 const mark = "\x01command\x01"
 
-// untilAtRest waits until no node holds a task. A job of the screen before is over before n1 hears that its node is free.
+// untilAtRest waits until no node holds a task. A job of the screen before ends before n1 learns that its node is free.
 func (s stage) untilAtRest() {
 	s.n1.t.Helper()
 	until(s.n1, "the cluster", "at rest", s.n1.nodes, func(list api.Listing[api.Node]) bool {
@@ -99,7 +99,7 @@ func (s stage) play(t *testing.T, text string) string {
 			fmt.Fprintf(&script, "printf '%s\\n'\n%s\n", mark, strings.TrimSpace(command))
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 6*patience) // a node is lost after a while
+	ctx, cancel := context.WithTimeout(t.Context(), 6*patience) // a node counts as lost after a while
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-c", script.String())
 	cmd.Dir, cmd.Env = dir, s.env
@@ -110,7 +110,7 @@ func (s stage) play(t *testing.T, text string) string {
 	}
 	parts := strings.Split(string(out), mark+"\n")
 	if len(parts) != len(shown)+1 {
-		t.Fatalf("%d commands, %d outputs:\n%s", len(shown), len(parts)-1, out)
+		t.Fatalf("got %d commands and %d outputs, want the same number:\n%s", len(shown), len(parts)-1, out)
 	}
 	var b strings.Builder
 	for i, line := range shown {
@@ -122,7 +122,7 @@ func (s stage) play(t *testing.T, text string) string {
 	return b.String()
 }
 
-// variable is what differs from run to run, and the word for it.
+// variable is a text that differs from run to run, and the word for it.
 var variable = []struct {
 	what *regexp.Regexp
 	word string
@@ -147,14 +147,14 @@ var variable = []struct {
 	{regexp.MustCompile(`(?m)^(muster|version +) \S+$`), "$1 VERSION"},
 	{regexp.MustCompile(`\b[\d.]+%`), "PERCENT"},
 	{regexp.MustCompile(`\b\d+\.\d\d\b`), "HOURS"},
-	{regexp.MustCompile(`(?m)^in use +.*$(\n +(disks|network): .*$)*`), "in use USE"}, // nothing is known of a node's first seconds
-	{regexp.MustCompile(`(?m)^used +cpu .*$`), "used USE"},                            // of a task of a millisecond
+	{regexp.MustCompile(`(?m)^in use +.*$(\n +(disks|network): .*$)*`), "in use USE"}, // nothing is known about a node's first seconds
+	{regexp.MustCompile(`(?m)^used +cpu .*$`), "used USE"},                            // of a task that lasts a millisecond
 	{regexp.MustCompile(`(?m)^(now|has room) +(\w+): .*$`), "$1 $2: WHY"},             // it depends on what ran before
 	{regexp.MustCompile(`[ \t]+`), " "},
 	{regexp.MustCompile(`(?m) +$`), ""},
 }
 
-// plain returns a screen without what differs from run to run.
+// plain returns a screen with the variable texts replaced.
 func plain(text string) string {
 	if who, err := user.Current(); err == nil {
 		text = regexp.MustCompile(`\b`+regexp.QuoteMeta(who.Username)+`\b`).ReplaceAllString(text, "root")
@@ -168,7 +168,7 @@ func plain(text string) string {
 // waiting are the screens that wait: for a task that runs for a while, and for a host to be lost.
 var waiting = []string{"muster-usage", "muster-node-declare-dead"}
 
-// TestManualScreens runs the examples of the manual. With -update it writes them anew; then run `make generate`.
+// TestManualScreens runs the examples of the manual. With -update it writes them again; then run `make manual`.
 func TestManualScreens(t *testing.T) {
 	playScreens(t, func(name string) bool { return !slices.Contains(waiting, name) })
 }
@@ -185,7 +185,7 @@ func playScreens(t *testing.T, wanted func(name string) bool) {
 	}
 	files, err := filepath.Glob(screensDir + "/*.txt")
 	if err != nil || len(files) < 30 {
-		t.Fatalf("%d screens, %v", len(files), err)
+		t.Fatalf("got %d screens, %v, want at least 30", len(files), err)
 	}
 	for _, name := range last {
 		file := screensDir + "/" + name + ".txt"
@@ -212,7 +212,7 @@ func playScreens(t *testing.T, wanted func(name string) bool) {
 				}
 				return
 			}
-			t.Errorf("`go test -tags e2e -run ManualScreens ./e2e -update` writes it anew; got\n%s\nwant\n%s", plain(got), plain(string(text)))
+			t.Errorf("got\n%s\nwant\n%s\n`go test -tags e2e -run ManualScreens ./e2e -update` writes it", plain(got), plain(string(text)))
 		})
 	}
 }

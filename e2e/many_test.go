@@ -40,9 +40,9 @@ type crowd struct {
 	hosts []*daemon
 	ids   []string
 	begun map[string]int // attempts of each job that had begun when all were running
-	pids  map[string]int // of the main process of each job, then
+	pids  map[string]int // the main process of each job at that time
 	dir   string         // where each attempt writes its number and pid, by job
-	gate  gate           // all tasks wait at it
+	gate  gate           // the gate at which all tasks wait
 	ask   http.Client    // client of the owner's API
 }
 
@@ -80,8 +80,8 @@ func startAll(all []*daemon, more ...string) {
 	}
 }
 
-// load submits a task for each host, and waits until all run. Each job names its host by a label, so the owner must
-// find the host.
+// load submits a task for each host, and waits until all run. Each job names its host by a label, so that the owner
+// must find the host.
 func (c *crowd) load() {
 	c.t.Helper()
 	spec := job.DefaultSpec()
@@ -127,7 +127,7 @@ func (c *crowd) job(id string) api.Job {
 	}
 	defer r.Body.Close()
 	if err := json.NewDecoder(r.Body).Decode(&doc); err != nil || len(doc.Tasks) != 1 {
-		c.t.Fatalf("job %s at its owner: status %d, %v: %+v", id, r.StatusCode, err, doc)
+		c.t.Fatalf("job %s at its owner: status %d, %v: got %+v, want one task", id, r.StatusCode, err, doc)
 	}
 	return doc
 }
@@ -159,7 +159,7 @@ func (c *crowd) settled() string {
 	return fmt.Sprintf("%d of %d tasks run", n, len(c.ids))
 }
 
-// lost counts the tasks that no longer run as when all had settled.
+// lost counts the tasks that no longer run as they did when all had settled.
 func (c *crowd) lost() int {
 	n := 0
 	for _, id := range c.ids {
@@ -200,7 +200,7 @@ func (c *crowd) ownerDies() {
 func (c *crowd) end() {
 	c.t.Helper()
 	if n := c.lost(); n > 0 {
-		c.t.Errorf("%d of %d tasks are lost", n, len(c.ids))
+		c.t.Errorf("%d of %d tasks are lost, want 0", n, len(c.ids))
 	}
 	c.gate.open()
 	untilRight(c.t, startup, func() string {
@@ -217,7 +217,7 @@ func (c *crowd) end() {
 	})
 	for _, id := range c.ids {
 		if all := c.attempts(id); len(all) != c.begun[id] {
-			c.t.Errorf("job %s began again: %v", id, all)
+			c.t.Errorf("job %s: got attempts %v, want %d", id, all, c.begun[id])
 		}
 	}
 }
@@ -235,7 +235,7 @@ func TestManyHostsKeepContactAfterRestarts(t *testing.T) {
 	c.load()
 	c.ownerDies()
 	c.untilContact()
-	for some := range slices.Chunk(c.hosts[len(c.hosts)-8:], few) { // all at once, the last would be away for longer than a lease
+	for some := range slices.Chunk(c.hosts[len(c.hosts)-8:], few) { // if all started at once, the last would be away for longer than a lease
 		for _, h := range some {
 			h.kill()
 		}
@@ -245,9 +245,9 @@ func TestManyHostsKeepContactAfterRestarts(t *testing.T) {
 	c.end()
 }
 
-// TestHundredDaemons does the same with a hundred daemons. Each of them is killed in turn. The test takes longer than a
-// lease without renewals.
-func TestHundredDaemons(t *testing.T) {
+// TestHundredDaemonsKeepContactAfterRestarts does the same with a hundred daemons. Each of them is killed in turn. The test takes longer than a
+// lease lasts without renewals.
+func TestHundredDaemonsKeepContactAfterRestarts(t *testing.T) {
 	atFullSize(t)
 	c := newCrowd(t, 99)
 	c.load()

@@ -2,7 +2,7 @@
 
 package e2e
 
-// Metrics as Prometheus sees them: three daemons through one address, with the files that are shipped for it.
+// Metrics as Prometheus sees them: three daemons through one address, with the shipped files.
 
 import (
 	"context"
@@ -84,13 +84,14 @@ func (s *scraped) of(t *testing.T, node string) string {
 	t.Helper()
 	status, text := s.get(t, "/v1/nodes/"+node+"/metrics")
 	if status != http.StatusOK {
-		t.Fatalf("metrics of %s: %d %s", node, status, text)
+		t.Fatalf("metrics of %s: got %d %s, want 200", node, status, text)
 	}
 	return text
 }
 
-// A job has series while it runs, and none when it has ended: a thousand ended tasks leave what was there before.
-func TestMetricsOfJobs(t *testing.T) {
+// A job has series while it runs, and none after its end: after a thousand ended tasks there are as many series as
+// before.
+func TestJobHasSeriesWhileItRuns(t *testing.T) {
 	s := startScraped(t)
 	before := strings.Count(s.of(t, "cat"), "\n")
 	id := s.amy.ok("submit", "--gpus", "2", "--name", "holder", "--", "sleep", "300")
@@ -100,11 +101,11 @@ func TestMetricsOfJobs(t *testing.T) {
 		`muster_gpu_task_info{job="` + id + `",task="0",user="` + userName(t) + `",uuid="`, `muster_task_gpus{job="` + id + `"`, "muster_node_gpus_allocated 2", "muster_node_gpus 4", "muster_node_ready 1",
 	} {
 		if !strings.Contains(text, want) {
-			t.Errorf("no %s in\n%s", want, text)
+			t.Errorf("want %s, got\n%s", want, text)
 		}
 	}
 	if text := s.of(t, "amy"); !strings.Contains(text, `muster_jobs{state="RUNNING"} 1`) || strings.Contains(text, id) {
-		t.Errorf("at the owner:\n%s", text)
+		t.Errorf("at the owner: want one running job without its id, got\n%s", text)
 	}
 	held := func() string {
 		files, _ := filepath.Glob(filepath.Join(s.jobFiles, "[0-9]*"))
@@ -119,7 +120,7 @@ func TestMetricsOfJobs(t *testing.T) {
 		return ""
 	}
 	untilRight(t, patience, held)
-	s.cat.kill() // the tasks run on, and another program has left a file that is not true
+	s.cat.kill() // the tasks run on, and another program has left a false file
 	if err := os.WriteFile(filepath.Join(s.jobFiles, "7"), []byte("gone\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +153,7 @@ func TestMetricsOfJobs(t *testing.T) {
 		return ""
 	})
 	if status, text := s.get(t, "/v1/jobs"); status != http.StatusForbidden {
-		t.Errorf("the token for metrics reads jobs: %d %s", status, text)
+		t.Errorf("the token for metrics reads jobs: got %d %s, want 403", status, text)
 	}
 }
 
@@ -166,8 +167,8 @@ func userName(t *testing.T) string {
 	return name
 }
 
-// Prometheus' own tool finds nothing wrong with our names, nor with the rules.
-func TestPromtool(t *testing.T) {
+// Prometheus' own tool accepts our names and the rules.
+func TestPromtoolAcceptsMetricsAndRules(t *testing.T) {
 	t.Parallel()
 	promtool := tool(t, "promtool")
 	s := startScraped(t)
@@ -176,19 +177,19 @@ func TestPromtool(t *testing.T) {
 	out, _ := check.CombinedOutput()
 	for line := range strings.Lines(string(out)) {
 		if !strings.HasPrefix(line, "libp2p_") { // these names are not ours
-			t.Errorf("check metrics: %s", line)
+			t.Errorf("check metrics: got %s, want a text that begins with %q", line, "libp2p_")
 		}
 	}
 	for _, args := range [][]string{append([]string{"check", "rules"}, rulestest.Files()...), {"test", "rules", "tests.yml"}} {
 		cmd := exec.CommandContext(t.Context(), promtool, args...)
 		cmd.Dir = "../packaging/prometheus"
 		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("promtool %q: %v\n%s", args, err, out)
+			t.Errorf("promtool %q: got %v, want no error\n%s", args, err, out)
 		}
 	}
 }
 
-// prometheus runs Prometheus with the configuration that is shipped, and returns a function that asks it.
+// prometheus runs Prometheus with the shipped configuration, and returns a function that queries it.
 func prometheus(t *testing.T, s scraped) func(expr string) (n int, err string) {
 	t.Helper()
 	program, dir := tool(t, "prometheus"), t.TempDir()
@@ -244,9 +245,9 @@ func prometheus(t *testing.T, s scraped) func(expr string) (n int, err string) {
 	}
 }
 
-// Debian's Prometheus scrapes three daemons through one. Each expression of the dashboard gives data, and each of the
-// rules is understood.
-func TestPrometheus(t *testing.T) {
+// Debian's Prometheus scrapes three daemons through one. Each expression of the dashboard returns data, and each of the
+// rules is valid.
+func TestPrometheusEvaluatesAllExpressions(t *testing.T) {
 	t.Parallel()
 	tool(t, "prometheus")
 	s := startScraped(t)
@@ -294,16 +295,16 @@ func TestPrometheus(t *testing.T) {
 		}
 	}
 	if asked < 25 {
-		t.Errorf("only %d expressions", asked)
+		t.Errorf("got %d expressions, want at least 25", asked)
 	}
 	for _, r := range rulestest.Rules(t, "../packaging/prometheus") {
-		// without its condition, what an alert looks at is there
+		// the series that an alert uses exist, apart from its condition
 		looks := regexp.MustCompile(`(==|<|>) *[0-9.]+( \* 86400)?$`).ReplaceAllString(strings.TrimSpace(r.Expr), "")
 		switch r.Alert {
 		case "MusterNotScraped", "MusterQueueStuck", "MusterGPUIdle", "MusterInvitersEnding": // the founder has let all in
 			looks = r.Expr
 		}
-		untilRight(t, patience, func() string { // what other rules record is there after their first turn
+		untilRight(t, patience, func() string { // what other rules record exists after their first evaluation
 			n, why := ask(looks)
 			if quiet := looks == r.Expr && r.Alert != ""; why != "" || n == 0 && !quiet {
 				return fmt.Sprintf("%s: %d results for %s: %s", r.Alert+r.Record, n, looks, why)

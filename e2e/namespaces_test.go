@@ -30,8 +30,8 @@ func enclosed(t *testing.T, flags ...string) *daemon {
 	return d
 }
 
-// TestNothingOutlivesDaemonAndRunner kills both at once. No process of a task may go on: the owner could run the task
-// elsewhere.
+// TestNothingOutlivesDaemonAndRunner kills both at once. No process of a task may go on, because the owner could run
+// the task elsewhere.
 func TestNothingOutlivesDaemonAndRunner(t *testing.T) {
 	d := enclosed(t)
 	const (
@@ -60,7 +60,7 @@ func TestNothingOutlivesDaemonAndRunner(t *testing.T) {
 	})
 	runners := d.runners()
 	if len(runners) != 1 {
-		t.Fatalf("runners %v", runners)
+		t.Fatalf("got runners %v, want one", runners)
 	}
 	d.kill()
 	_ = syscall.Kill(runners[0], syscall.SIGKILL)
@@ -71,28 +71,28 @@ func TestNothingOutlivesDaemonAndRunner(t *testing.T) {
 	d.until(id, "the end", func(j api.Job) bool { return j.State != "RUNNING" && j.State != "UNREACHABLE" })
 }
 
-// TestProgramsInANamespace checks what programs see that look at processes, and how a task ends.
-func TestProgramsInANamespace(t *testing.T) {
+// TestProgramsSeeTheirOwnNamespaceOnly checks what programs see that list processes, and how a task ends.
+func TestProgramsSeeTheirOwnNamespaceOnly(t *testing.T) {
 	d := enclosed(t)
 	const list = "ps -e -o comm="
 	if out := strings.Fields(d.ok("run", "--", "sh", "-c", list+"; true")); strings.Join(out, " ") != "muster-init sh ps" {
-		t.Errorf("ps shows %q", out)
+		t.Errorf("ps shows %q, want muster-init sh ps", out)
 	}
 	for script, code := range map[string]int{
 		"kill -SEGV $$": 128 + 11, "kill -KILL $$": 128 + 9, "exit 33": 33, "kill -KILL 1; exit 5": 5, "test $(readlink /proc/self) != 1": 0,
 	} {
 		if r := d.muster("run", "--", "sh", "-c", script); r.code != code {
-			t.Errorf("%s: %+v, want exit code %d", script, r, code)
+			t.Errorf("%s: got %+v, want exit code %d", script, r, code)
 		}
 	}
 	id := d.ok("submit", "--", "sh", "-c", "sleep 7656; true")
 	d.untilState(id, "RUNNING")
 	pid := d.show(id).Tasks[0].PID
 	if text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline"); err != nil || !strings.HasPrefix(string(text), "sh\x00-c\x00sleep 7656") {
-		t.Errorf("process %d, which show names, is %q, %v", pid, text, err)
+		t.Errorf("process %d, as in show, is %q, %v, want the shell of the task", pid, text, err)
 	}
 	if out := d.ok("exec", id, "--", "sh", "-c", "pgrep -x sleep | wc -l"); strings.TrimSpace(out) != "1" {
-		t.Errorf("exec sees %q processes", out)
+		t.Errorf("exec sees %q processes, want 1", out)
 	}
 	d.muster("exec", id, "--", "pkill", "-x", "sleep") // the task ends by it, and the command may be killed with the task
 	d.untilState(id, "SUCCEEDED")
@@ -105,7 +105,7 @@ func TestProgramsInANamespace(t *testing.T) {
 			continue
 		}
 		if out := d.muster("run", "--", "sh", "-c", x.script).stdout; !strings.Contains(out, x.want) {
-			t.Errorf("%s: %s", x.program, out)
+			t.Errorf("%s: got %s, want %q", x.program, out, x.want)
 		}
 	}
 }

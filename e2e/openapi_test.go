@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestOpenAPIValidator gives the document to a public validator, and compiles a client that is made from it.
-func TestOpenAPIValidator(t *testing.T) {
+// TestOpenAPIDocumentIsValid gives the document to a public validator, and compiles a client that is generated from it.
+func TestOpenAPIDocumentIsValid(t *testing.T) {
 	t.Parallel()
 	doc, err := exec.Command(binary(t), "manual", "--openapi").Output()
 	if err != nil {
@@ -25,9 +25,9 @@ func TestOpenAPIValidator(t *testing.T) {
 	var exit *exec.ExitError
 	switch {
 	case errors.As(err, &exit) && exit.ExitCode() == 3:
-		t.Skipf("the validator cannot be had here: %s", out)
+		t.Skipf("the validator is not available here: %s", out)
 	case err != nil:
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("validator: got %v, want no error\n%s", err, out)
 	}
 	t.Logf("%s", out)
 }

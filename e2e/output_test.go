@@ -2,7 +2,7 @@
 
 package e2e
 
-// The output of a job: complete and in order, whichever daemon dies meanwhile, and within its limit on disk.
+// The output of a job: complete and in order, whichever daemon dies, and within its limit on disk.
 
 import (
 	"bytes"
@@ -26,7 +26,7 @@ func numbers(n int) []byte {
 	return b.Bytes()
 }
 
-// reader compares the output of a follower with what is expected, byte by byte, and reports its progress.
+// reader compares the output of a follower with the expected output, byte by byte, and reports its progress.
 type reader struct {
 	want []byte
 	at   int
@@ -50,9 +50,9 @@ func (r *reader) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestFollowThroughRestarts follows, at ben, a job that amy owns and cat runs, while each of them is killed and
+// TestFollowIsCompleteDespiteRestarts follows, at ben, a job that amy owns and cat runs, while each of them is killed and
 // restarted in turn.
-func TestFollowThroughRestarts(t *testing.T) {
+func TestFollowIsCompleteDespiteRestarts(t *testing.T) {
 	t.Parallel()
 	amy, ben, cat := three(t)
 	const parts, each = 24, 120_000
@@ -82,13 +82,13 @@ func TestFollowThroughRestarts(t *testing.T) {
 	}()
 	err := follow.Wait()
 	if err != nil || out.bad || out.at != len(want) {
-		t.Errorf("logs -f: %v, right up to byte %d of %d, then wrong: %v\n%s", err, out.at, len(want), out.bad, stderr.String())
+		t.Errorf("logs -f: got %v, right up to byte %d, want %d, then wrong: %v\n%s", err, out.at, len(want), out.bad, stderr.String())
 	}
 	if doc := amy.untilState(id, "SUCCEEDED"); doc.Tasks[0].Attempt != 1 {
-		t.Errorf("the task was run again: %+v", doc.Tasks[0])
+		t.Errorf("the task ran again: got %+v, want attempt 1", doc.Tasks[0])
 	}
 	if got := ben.ok("logs", id); got+"\n" != string(want) {
-		t.Errorf("logs afterwards: %d bytes, want %d", len(got)+1, len(want))
+		t.Errorf("logs afterwards: got %d bytes, want %d, unchanged", len(got)+1, len(want))
 	}
 }
 
@@ -101,7 +101,7 @@ func TestOutputIsBounded(t *testing.T) {
 	want := numbers(n)
 	id := amy.ok("submit", "--", "sh", "-c", fmt.Sprintf("seq 1 %d; echo the last word >&2; exit 3", n))
 	if doc := amy.untilState(id, "FAILED"); *doc.ExitCode != 3 {
-		t.Errorf("exit code %d", *doc.ExitCode)
+		t.Errorf("exit code %d, want 3", *doc.ExitCode)
 	}
 	var disk int64
 	_ = filepath.WalkDir(filepath.Join(ben.dir, "data", "run", "tasks"), func(_ string, e fs.DirEntry, err error) error {
@@ -111,7 +111,7 @@ func TestOutputIsBounded(t *testing.T) {
 		return nil
 	})
 	if disk > 1<<20 || disk < 3<<18 {
-		t.Errorf("%d bytes on disk, with a bound of 1 MiB", disk)
+		t.Errorf("got %d bytes on disk, want 3/4 to 1 MiB", disk)
 	}
 	head := want[:256<<10]
 	for _, d := range []*daemon{amy, ben} {
@@ -119,26 +119,26 @@ func TestOutputIsBounded(t *testing.T) {
 		before, after, ok := strings.Cut(strings.TrimPrefix(got, string(head)), " bytes cut here ---\n")
 		var cut int
 		if k, err := fmt.Sscanf(before, "\n--- muster: %d", &cut); !ok || k != 1 || err != nil {
-			t.Fatalf("logs at %s: %d bytes, after the head %.80q", d.name, len(got), strings.TrimPrefix(got, string(head)))
+			t.Fatalf("logs at %s: got %d bytes, after the head %.80q, want the head and a cut", d.name, len(got), strings.TrimPrefix(got, string(head)))
 		}
 		if rest := string(want[len(head)+cut:]) + "the last word\n"; after != rest {
-			t.Errorf("logs at %s: %d bytes after the cut, want %d", d.name, len(after), len(rest))
+			t.Errorf("logs at %s: got %d bytes after the cut, want %d", d.name, len(after), len(rest))
 		}
 	}
 	if got := amy.ok("logs", "-n", "2", id); got != fmt.Sprintf("%d\nthe last word", n) {
-		t.Errorf("last lines %q", got)
+		t.Errorf("last lines: got %q, want the last two", got)
 	}
 	if got := amy.ok("logs", "--stderr", id); got != "the last word" {
-		t.Errorf("stderr %q", got)
+		t.Errorf("stderr: got %q, want %q", got, "the last word")
 	}
 	ben.kill() // the host is gone, but not its last output
 	if got := amy.ok("show", id); !strings.Contains(got, "stderr: the last word") {
-		t.Errorf("show:\n%s", got)
+		t.Errorf("show: want the last line of stderr, got\n%s", got)
 	}
 }
 
-// TestOutputOfAllKinds writes to both streams in turn, with all byte values.
-func TestOutputOfAllKinds(t *testing.T) {
+// TestOutputKeepsStreamsAndBytes writes to both streams in turn, with all byte values.
+func TestOutputKeepsStreamsAndBytes(t *testing.T) {
 	t.Parallel()
 	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "4").start()
 	gates := []gate{newGate(t), newGate(t)} // used in turn: a gate is closed before a task waits at it again
@@ -157,16 +157,16 @@ func TestOutputOfAllKinds(t *testing.T) {
 		"-n 2":     "\x00\xff\nagain\n",
 	} {
 		if got := amy.muster(append(append([]string{"logs"}, strings.Fields(args)...), id)...).stdout; got != want {
-			t.Errorf("logs %s: %q, want %q", args, got, want)
+			t.Errorf("logs %s: got %q, want %q", args, got, want)
 		}
 	}
 	r := amy.muster("run", "--", "sh", "-c", "echo out; echo err >&2")
 	if r.stdout != "out\n" || r.stderr != "err\n" {
-		t.Errorf("run: stdout %q, stderr %q", r.stdout, r.stderr)
+		t.Errorf("run: stdout %q, stderr %q, want out, err", r.stdout, r.stderr)
 	}
 	silent := strings.TrimSpace(amy.ok("submit", "-W", "--", "true"))
 	if got := amy.ok("logs", silent); got != "" {
-		t.Errorf("logs of a job without output: %q", got)
+		t.Errorf("logs of a job without output: got %q, want none", got)
 	}
 	long := amy.ok("submit", "-W", "--", "sh", "-c", "head -c 3000000 /dev/zero | tr '\\0' x")
 	if got := amy.ok("logs", long); got != strings.Repeat("x", 3_000_000) {

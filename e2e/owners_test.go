@@ -2,7 +2,7 @@
 
 package e2e
 
-// A member that claims the jobs of another, with all roles and with what every member can know.
+// A member that claims the jobs of another, with all roles and with everything that each member can know.
 
 import (
 	"math"
@@ -43,9 +43,9 @@ func claims(t *testing.T, s *rogue.Session, a *wirepb.AttemptRef, group uint64, 
 	}
 }
 
-// A member that claims another's jobs with any epoch, the highest too, neither commands their tasks nor keeps their owner
-// from it, also when the daemons of both restart. Requests about the jobs go to the owner, also those of a third host that
-// heard the false claim first.
+// A member that claims another's jobs with any epoch, even the highest, neither commands their tasks nor keeps their
+// owner from that, also when the daemons of both restart. Requests about the jobs go to the owner, also those of a
+// third host that heard the false claim first.
 func TestOnlyTheOwnerOfAJobIsObeyed(t *testing.T) {
 	t.Parallel()
 	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "4").start()
@@ -75,10 +75,10 @@ func TestOnlyTheOwnerOfAJobIsObeyed(t *testing.T) {
 		}
 	}
 	if j := cat.show(id); j.Owner != owners || j.State != job.Running {
-		t.Errorf("at cat the job is %s, of %s", j.State, j.Owner)
+		t.Errorf("at cat the job is %s, of %s, want RUNNING, of %s", j.State, j.Owner, owners)
 	}
 	if out := cat.ok("logs", id); !strings.Contains(out, "from ben") {
-		t.Errorf("its output at cat: %q", out)
+		t.Errorf("its output at cat: got %q, want from ben", out)
 	}
 	staysRunning(t, amy, id, time.Second)
 	ben.kill()
@@ -92,10 +92,10 @@ func TestOnlyTheOwnerOfAJobIsObeyed(t *testing.T) {
 	amy.untilState(id, "RUNNING")
 	cat.ok("cancel", id)
 	amy.until(id, "its end", func(j api.Job) bool { return j.State == job.Cancelled })
-	// Nobody needs the epoch to be forgotten; the verb is for an owner that was restored from a backup.
+	// The epoch need not be forgotten here; the verb is for an owner that was restored from a backup.
 	out := ben.ok("node", "forget-claim", id)
 	if !containsAll(out, []string{string(owners), "has forgotten the epoch"}) {
-		t.Errorf("forget-claim: %q", out)
+		t.Errorf("forget-claim: got %q, want the owner", out)
 	}
 	amy.untilState(amy.ok("submit", "-w", "ben", "--", "true"), "SUCCEEDED")
 	ben.fails(1, []string{"not found", "no daemon has claimed"}, "node", "forget-claim", "x1bvykrdtfq3c")

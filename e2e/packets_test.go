@@ -12,7 +12,8 @@ import (
 	"github.com/musterhq/muster/api"
 )
 
-// losesLargePackets has a host of the lab receive no packet of more than 1,400 bytes from now on. What it returns ends that.
+// losesLargePackets makes a host of the lab receive no packet of more than 1,400 bytes from now on. The returned
+// function ends that.
 func (l *lab) losesLargePackets(i int) (end func()) {
 	l.t.Helper()
 	nft := func(args ...string) error {
@@ -30,9 +31,9 @@ func (l *lab) losesLargePackets(i int) (end func()) {
 	return func() { _ = nft("delete", "table", "inet", "large") }
 }
 
-// A job file that fits into no small packet does not reach the host. It says so, and costs the other jobs there nothing: those
-// that run keep their contact, and new ones start.
-func TestPathWithoutLargePackets(t *testing.T) {
+// A job file that does not fit into a small packet does not reach the host. The job says so, and the other jobs there
+// are not affected: those that run keep their contact, and new ones start.
+func TestJobFileBeyondThePathDoesNotBlockOthers(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, 2)
 	all := l.daemons(2, "--gpus", "none", "--cpus", "4")
@@ -47,13 +48,13 @@ func TestPathWithoutLargePackets(t *testing.T) {
 	for range 3 {
 		amy.until(amy.ok("submit", "--constraint", "name=n2", "--", "true"), "SUCCEEDED", func(j api.Job) bool {
 			if j := amy.show(large); j.State != "PENDING" {
-				t.Fatalf("the large job is %s at a host that it cannot reach", j.State)
+				t.Fatalf("the large job is %s at a host that it cannot reach, want PENDING", j.State)
 			}
 			return j.State == "SUCCEEDED"
 		})
 	}
 	if j := amy.show(runs); j.State != "RUNNING" || j.Tasks[0].Attempt != 1 || j.Reason != "" {
-		t.Errorf("the task that ran before: %s, attempt %d, %s", j.State, j.Tasks[0].Attempt, j.Reason)
+		t.Errorf("the task that ran before: got %s, attempt %d, %s, want RUNNING, 1, no reason", j.State, j.Tasks[0].Attempt, j.Reason)
 	}
 	end()
 	ben.ok("cancel", runs)

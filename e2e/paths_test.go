@@ -16,9 +16,10 @@ import (
 	"github.com/musterhq/muster/api"
 )
 
-// TestRootByPaths does what once made a local user root: it has a daemon of root write a sysctl, and enter closed
-// directories and the mounts of another process. The daemon has a network namespace of its own, whose sysctls harm nobody.
-func TestRootByPaths(t *testing.T) {
+// TestPathsOfUsersGiveNoRootAccess repeats attacks that once made a local user root: it makes a daemon of root write a sysctl, and enter
+// closed directories and the mounts of another process. The daemon has a network namespace of its own, whose sysctls
+// affect nothing else.
+func TestPathsOfUsersGiveNoRootAccess(t *testing.T) {
 	asRoot(t)
 	within := []string{"unshare", "--net", "--mount", "--propagation", "private", "sh", "-c", `ip link set lo up && mount -t sysfs none /sys && exec "$@"`, "sh"}
 	if out, err := exec.Command("unshare", append(within[1:len(within):len(within)], "true")...).CombinedOutput(); err != nil {
@@ -33,7 +34,7 @@ func TestRootByPaths(t *testing.T) {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	mine, closed := filepath.Join(dir, "mine"), filepath.Join(dir, "closed")
-	inner := filepath.Join(closed, "inner") // open to all but for the directory above
+	inner := filepath.Join(closed, "inner") // open to all except for the directory above
 	secret := filepath.Join(inner, "secret")
 	err = errors.Join(os.Chmod(dir, 0o755), os.Mkdir(mine, 0o755), os.Chown(mine, nobody, nobody), //nolint:gosec // open on purpose
 		os.MkdirAll(inner, 0o755), os.WriteFile(secret, []byte("of root\n"), 0o666), os.Chmod(secret, 0o666)) //nolint:gosec // as above
@@ -63,7 +64,7 @@ func TestRootByPaths(t *testing.T) {
 		}
 	}
 	if after := d.ok("run", "--", "cat", sysctl); after != before {
-		t.Errorf("the user has set %s to %s, it was %s", sysctl, after, before)
+		t.Errorf("%s: got %s, want %s", sysctl, after, before)
 	}
 
 	for _, path := range []string{proc + "/cwd", proc + "/root" + inner, inner} {
@@ -71,14 +72,14 @@ func TestRootByPaths(t *testing.T) {
 		d.fails(126, []string{"output file " + path}, "run", "-o", path+"/secret", "--", "echo", "of the user")
 		d.fails(126, []string{"output file " + path}, "run", "-o", path+"/made", "--", "echo", "of the user")
 		if r := d.muster("run", "--", path+"/secret"); r.code != 126 {
-			t.Errorf("run %s/secret: exit %d, %s", path, r.code, r.stderr)
+			t.Errorf("run %s/secret: exit %d, want 126: %s", path, r.code, r.stderr)
 		}
 	}
 	if text, err := os.ReadFile(secret); err != nil || string(text) != "of root\n" {
-		t.Errorf("the file of root is %q, %v", text, err)
+		t.Errorf("the file of root: got %q, %v, want it unchanged", text, err)
 	}
 	if _, err := os.Lstat(filepath.Join(inner, "made")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the user has made a file in the closed directory: %v", err)
+		t.Errorf("the user has made a file in the closed directory: got %v, want os.ErrNotExist", err)
 	}
 
 	// A task's directory that its user replaces afterwards.
@@ -94,25 +95,25 @@ func TestRootByPaths(t *testing.T) {
 	}
 	got := filepath.Join(mine, "got")
 	if r := d.muster("cp", id+":secret", got); r.code == 0 {
-		t.Errorf("cp: %s", r.stdout)
+		t.Errorf("cp: got %s, want a failure", r.stdout)
 	}
 	if text, err := os.ReadFile(got); err == nil {
-		t.Errorf("cp brought %q", text)
+		t.Errorf("cp brought %q, want an error", text)
 	}
 	if r := d.muster("exec", id, "--", "cat", "secret"); r.code == 0 || strings.Contains(r.stdout, "of root") {
-		t.Errorf("exec: exit %d, %s", r.code, r.stdout)
+		t.Errorf("exec: exit %d, %s, want a failure", r.code, r.stdout)
 	}
 	if err := os.WriteFile(over, nil, 0o644); err != nil { //nolint:gosec // the task sees it
 		t.Fatal(err)
 	}
 	d.untilState(id, "SUCCEEDED")
 
-	// What is the user's own, or open to all, is as before.
+	// Files of the user, and those open to all, are accessible as before.
 	d.ok("run", "-o", filepath.Join(mine, "log"), "-e", "/dev/null", "-D", mine, "--", "sh", "-c", "echo own; echo none >&2")
 	if text, err := os.ReadFile(filepath.Join(mine, "log")); err != nil || string(text) != "own\n" {
-		t.Errorf("the user's own file is %q, %v", text, err)
+		t.Errorf("the user's own file: got %q, %v, want own", text, err)
 	}
 	if out := d.ok("run", "-D", "/dev/shm", "--", "pwd"); out != "/dev/shm" {
-		t.Errorf("pwd in /dev/shm: %s", out)
+		t.Errorf("pwd in /dev/shm: got %s, want %q", out, "/dev/shm")
 	}
 }

@@ -2,8 +2,8 @@
 
 package e2e
 
-// The pictures of the README, from a real run: `make pictures` makes them anew. Without it, the test only checks that they
-// could be made, and that they show what the README says.
+// The pictures of the README, from a real run: `make pictures` makes them again. Without it, the test only checks that
+// they could be made, and that they show what the README says.
 
 import (
 	"flag"
@@ -37,11 +37,11 @@ func (b *viewer) picture(name string) {
 		b.t.Fatal(err)
 	}
 	if len(png) > maxPicture {
-		b.t.Errorf("%s.png has %d bytes, want at most %d", name, len(png), maxPicture)
+		b.t.Errorf("%s.png: got %d bytes, want at most %d", name, len(png), maxPicture)
 	}
 }
 
-func TestPictures(t *testing.T) {
+func TestPicturesShowWhatTheReadmeSays(t *testing.T) {
 	chromiumProgram(t)
 	flags := []string{"--gpus", "sim:4xH100-80GB", "--cpus", "32", "--memory", "256GiB"}
 	first := newDaemon(t, "gpu1", flags...).start()
@@ -74,12 +74,12 @@ func TestPictures(t *testing.T) {
 	b.run("show the terminal", chromedp.EmulateViewport(843+32, 30*20+32), chromedp.Navigate("data:text/html;charset=utf-8,"+url.PathEscape(terminalPage(screen))))
 	b.until("draw the terminal", func() bool { return strings.Contains(evalIn[string](b, "document.body.innerText"), "muster top") })
 	if wide := evalIn[int](b, "document.querySelector('pre').scrollWidth - innerWidth"); wide > 0 {
-		t.Errorf("the terminal is %d pixels too wide", wide)
+		t.Errorf("the terminal is %d pixels too wide, want 0", wide)
 	}
 	b.picture("top")
 }
 
-// someJobs submits what the pictures show, and waits until it runs, waits or has ended.
+// someJobs submits the jobs of the pictures, and waits until each runs, waits or has ended.
 func someJobs(d *daemon) {
 	submit := func(args ...string) string { return d.ok(append([]string{"submit"}, args...)...) }
 	gang := submit("-J", "finetune", "-N", "3", "-G", "H100:6", "-c", "8", "--mem", "64GiB", "-t", "12h", "--", "sleep", "600")
@@ -100,7 +100,8 @@ func someJobs(d *daemon) {
 
 var sgr = regexp.MustCompile(`\x1b\[([0-9;]*)m`)
 
-// terminalPage returns a screen of a terminal as a page. It knows the sequences that tmux writes for colours and weights.
+// terminalPage returns a screen of a terminal as a page. It knows the sequences that tmux writes for colours and
+// weights.
 func terminalPage(screen string) string {
 	colours := []string{"#79818c", "#ff8f86", "#7fd39a", "#e8c068", "#8ab6ff", "#e0a0f2", "#74d4de", "#cfd4da"}
 	var b strings.Builder

@@ -13,14 +13,15 @@ import (
 	"testing"
 )
 
-// poison is a command that has its host killed (see revive), unless the file mild exists: it writes the name of its host.
+// poison is a command that gets its host killed (see revive), unless the file mild exists: it writes the name of its
+// host.
 func poison(dir string) []string {
 	return []string{"sh", "-c", fmt.Sprintf(`cd %s; [ -e mild ] && exit 0
 host=${MUSTER_SCRATCH%%%%/data/*}; echo "$host" >>runs; touch "$host/kill"; exec sleep 600`, dir)}
 }
 
-// revive kills the daemon and the runner of each host on which the task runs, and restarts the daemons that have died. It does
-// not wait for them, because the task may not have ended yet.
+// revive kills the daemon and the runner of each host on which the task runs, and restarts the daemons that have died.
+// It does not wait for them, because the task may not have ended yet.
 func revive(hosts []*daemon) {
 	for _, h := range hosts {
 		if os.Remove(filepath.Join(h.dir, "kill")) == nil {
@@ -68,7 +69,7 @@ func TestPoisonTaskIsHeld(t *testing.T) {
 		revive(hosts)
 		runs := poisoned(dir, hosts)
 		if len(runs) > mostRuns {
-			t.Fatalf("ran %d times: %v", len(runs), runs)
+			t.Fatalf("ran %d times: got %v, want at most 6", len(runs), runs)
 		}
 		if j := owner.show(id); j.State != "HELD" {
 			return fmt.Sprintf("the job is %s, its task ran on %v", j.State, runs)
@@ -85,7 +86,7 @@ func TestPoisonTaskIsHeld(t *testing.T) {
 		}
 	}
 	if out := owner.ok("why", id); !strings.Contains(out, reason) {
-		t.Errorf("why does not say %q:\n%s", reason, out)
+		t.Errorf("why: want %q, got\n%s", reason, out)
 	}
 	untilRight(t, patience, func() string { // no host is drained because of it
 		revive(hosts)
@@ -100,7 +101,7 @@ func TestPoisonTaskIsHeld(t *testing.T) {
 		owner.untilState(owner.ok("submit", "-w", h.name, "--", "true"), "SUCCEEDED")
 	}
 	if again := poisoned(dir, hosts); len(again) != len(runs) {
-		t.Errorf("ran again though it is held: %v", again)
+		t.Errorf("ran again though it is held: got %v, want %v", again, len(runs))
 	}
 
 	// A person releases the task, and earlier losses no longer count.

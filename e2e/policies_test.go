@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-func TestPolicies(t *testing.T) {
+func TestPoliciesChooseHosts(t *testing.T) {
 	t.Parallel()
 	n1 := newDaemon(t, "n1", "--gpus", "sim:2xH100-80GB", "--cpus", "8").start()
 	inv := n1.invite("--uses", "2")
@@ -20,7 +20,7 @@ func TestPolicies(t *testing.T) {
 	for _, d := range []*daemon{n1, n2, n3} {
 		d.untilNodes(3)
 	}
-	// Of n1 one GPU of two is free, of n2 three of four, of n3 both.
+	// One GPU of two is free on n1, three of four on n2, both on n3.
 	for _, node := range []string{"n1", "n2"} {
 		n2.untilState(n2.ok("submit", "-G", "1", "-w", node, "--", "sleep", "600"), "RUNNING")
 	}
@@ -35,11 +35,11 @@ func TestPolicies(t *testing.T) {
 		offers := n2.ok("offers", "-G", c.gpus, "--policy", c.policy)
 		_, first, _ := strings.Cut(offers, "now ")
 		if first, _, _ = strings.Cut(first, "\n"); strings.TrimSpace(first) != c.first {
-			t.Errorf("%s offers first %q, want %q\n%s", c.policy, first, c.first, offers)
+			t.Errorf("%s offers first: got %q, want %q\n%s", c.policy, first, c.first, offers)
 		}
 	}
 	if got := n2.nodeOf("-G", "1", "--policy", "spread"); got != "n3" {
-		t.Errorf("spread places a job on %s", got)
+		t.Errorf("spread places a job on %s, want %q", got, "n3")
 	}
 
 	// A job file sets the policy. Without one the daemon's own counts.
@@ -48,20 +48,20 @@ func TestPolicies(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := n2.untilState(n2.ok("submit", "-F", file), "SUCCEEDED").Tasks[0].Node; got != "n1" {
-		t.Errorf("a job file with the policy pack runs on %s", got)
+		t.Errorf("a job file with the policy pack runs on %s, want %q", got, "n1")
 	}
 	if offers := n3.ok("offers", "-G", "1"); !strings.Contains(offers, "emptiest host") {
-		t.Errorf("a daemon with the policy spread offers\n%s", offers)
+		t.Errorf("a daemon with the policy spread: want the emptiest host first, got\n%s", offers)
 	}
 	n1.fails(2, []string{`policy "best": want one of balanced, frag, pack, simple, spread, topology`}, "submit", "--policy", "best", "--", "true")
 
-	// Two halves of a GPU are on one device, as the policy has chosen.
+	// Two halves of a GPU are on one device, as the policy chooses.
 	var devices []string
 	for range 2 {
 		doc := n2.untilState(n2.ok("submit", "--gpu-share", "0.5", "--policy", "pack", "-w", "n3", "--", "sleep", "600"), "RUNNING")
 		devices = append(devices, doc.Tasks[0].GPUs...)
 	}
 	if len(devices) != 2 || devices[0] != devices[1] {
-		t.Errorf("two halves are on %v", devices)
+		t.Errorf("two halves are on %v, want one device", devices)
 	}
 }

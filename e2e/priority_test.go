@@ -2,7 +2,7 @@
 
 package e2e
 
-// The highest priority of users, and what urgent tasks leave behind.
+// The highest priority of users, and the state after urgent tasks.
 
 import (
 	"os"
@@ -14,9 +14,9 @@ import (
 	"github.com/musterhq/muster/api"
 )
 
-// A user may give a priority of 50 at most, whatever the way, and an operator any. The refusal names the limit. A reload
+// A user may give a priority of 50 at most, in whatever way, and an operator any. The refusal names the limit. A reload
 // raises it.
-func TestHighestPriorityOfAUser(t *testing.T) {
+func TestPriorityOfAUserIsLimited(t *testing.T) {
 	asRoot(t)
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	write := func(text string) {
@@ -53,13 +53,13 @@ func TestHighestPriorityOfAUser(t *testing.T) {
 	id := amy.ok("submit", "--priority", "50", "--", "true")
 	amy.untilState(id, "SUCCEEDED")
 	if out := amy.ok("users"); !strings.Contains(out, "priority=50 on 1 node") {
-		t.Errorf("users:\n%s", out)
+		t.Errorf("users: want the limit, got\n%s", out)
 	}
 	amy.user = nil
 	id = amy.ok("submit", "--priority", "100", "--", "true")
 	amy.untilState(id, "SUCCEEDED")
 	if out := amy.ok("config", "show", "--config", file); !strings.Contains(out, "per_user.priority=50") {
-		t.Errorf("config show:\n%s", out)
+		t.Errorf("config show: want the limit, got\n%s", out)
 	}
 
 	from := amy.logged()
@@ -72,10 +72,10 @@ func TestHighestPriorityOfAUser(t *testing.T) {
 	amy.fails(3, []string{"above 80", "limits.users.nobody.priority"}, "submit", "--priority", "81", "--", "true")
 }
 
-// A scheduler that lets its users give any priority: a job that no host takes for its priority is refused with the limit's
-// name. One that was accepted nevertheless waits and says why; no host ends anybody's task for it, and the others run. When
-// the host raises the limit, it runs there at once.
-func TestPriorityIsTheHostsToDecide(t *testing.T) {
+// A scheduler lets its users give any priority. A job that no host takes because of its priority is refused with the
+// limit's name. If such a job was accepted, it waits and says why; no host ends another task for it, and the others
+// run. When the host raises the limit, it runs there at once.
+func TestHostDecidesTheHighestPriority(t *testing.T) {
 	asRoot(t)
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	if err := os.WriteFile(file, []byte("{}\n"), 0o600); err != nil {
@@ -100,12 +100,12 @@ func TestPriorityIsTheHostsToDecide(t *testing.T) {
 		return j.State == "PENDING" && j.Reason == "NoMatch" && strings.Contains(j.ReasonDetail, why)
 	})
 	if out := liar.ok("why", high); !strings.Contains(out, why) {
-		t.Errorf("why:\n%s", out)
+		t.Errorf("why: want the limit, got\n%s", out)
 	}
-	other := liar.ok("submit", "-c", "1", "--priority", "50", "--", "true") // asks for the same, and is not taken for it
+	other := liar.ok("submit", "-c", "1", "--priority", "50", "--", "true") // it needs the same, and is not mistaken for that job
 	liar.untilState(other, "SUCCEEDED")
 	if j := amy.show(low); j.Tasks[0].Attempt != 2 {
-		t.Errorf("the preemptible task is at attempt %d, and only the task of priority 50 may have ended it", j.Tasks[0].Attempt)
+		t.Errorf("the preemptible task is at attempt %d, want 2, because only the task of priority 50 may end it", j.Tasks[0].Attempt)
 	}
 
 	from := amy.logged()
@@ -117,7 +117,7 @@ func TestPriorityIsTheHostsToDecide(t *testing.T) {
 	liar.untilState(high, "SUCCEEDED")
 }
 
-// Urgent tasks preempt as many tasks as they need at once, and when they are done, the preempted ones go on at once.
+// Urgent tasks preempt as many tasks as they need at once, and when they have ended, the preempted ones go on at once.
 func TestNothingIdlesAfterPreemption(t *testing.T) {
 	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "4").start()
 	var lows []string

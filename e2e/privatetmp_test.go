@@ -2,7 +2,7 @@
 
 package e2e
 
-// The /tmp and the /dev/shm that each task has of its own.
+// The private /tmp and /dev/shm of each task.
 
 import (
 	"errors"
@@ -38,8 +38,8 @@ func outsideTmp(t *testing.T) *daemon {
 	return d
 }
 
-// TestNobodyIsBlockedByALeftover has two users take the same names, one after the other, and looks for what stays.
-func TestNobodyIsBlockedByALeftover(t *testing.T) {
+// TestLeftoverFileBlocksNobody has two users use the same names, one after the other, and looks for files that stay.
+func TestLeftoverFileBlocksNobody(t *testing.T) {
 	d := outsideTmp(t)
 	name := fmt.Sprintf("muster-left-%d", os.Getpid())
 	t.Cleanup(func() { _, _ = os.Remove("/tmp/"+name), os.Remove("/dev/shm/"+name) })
@@ -47,31 +47,31 @@ func TestNobodyIsBlockedByALeftover(t *testing.T) {
 	for _, uid := range []uint32{nobody, 1, nobody} {
 		d.user = &syscall.Credential{Uid: uid, Gid: uid}
 		if out := d.ok("run", "--", "sh", "-c", script); out != "mine\nmine" {
-			t.Errorf("user %d: %q", uid, out)
+			t.Errorf("user %d: got %q, want mine twice", uid, out)
 		}
 	}
 	d.user = nil
 	for _, path := range []string{"/tmp/" + name, "/dev/shm/" + name} {
 		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s on the host: %v", path, err)
+			t.Errorf("%s on the host: got %v, want that it does not exist", path, err)
 		}
 	}
 	if out := d.ok("doctor"); !strings.Contains(out, "each task has a /tmp and a /dev/shm of its own") || !strings.Contains(out, "private /tmp") {
-		t.Errorf("doctor:\n%s", out)
+		t.Errorf("doctor: want a private /tmp, got\n%s", out)
 	}
 
 	// Daemon and runner are killed together.
 	id := d.ok("submit", "--", "sh", "-c", script+"; exec sleep 7661")
 	d.untilState(id, "RUNNING")
 	if out := d.ok("exec", id, "--", "cat", "/tmp/"+name, "/dev/shm/"+name); out != "mine\nmine" {
-		t.Errorf("exec: %q", out)
+		t.Errorf("exec: got %q, want mine twice", out)
 	}
 	left := func() bool {
 		all, err := filepath.Glob(filepath.Join(d.dir, "data", "run", "runner-*.tmp", "*", name))
 		return err != nil || len(all) > 0
 	}
 	if !left() {
-		t.Error("the file is not where it was looked for")
+		t.Error("the file is not at the expected path")
 	}
 	runners := d.runners()
 	d.kill()
@@ -81,7 +81,7 @@ func TestNobodyIsBlockedByALeftover(t *testing.T) {
 	d.start()
 	eventually(t, "what the task left to go", func() bool { return !left() })
 
-	// The setting ends it, for runners that start later.
+	// The setting switches it off, for runners that start later.
 	d.ok("run", "--", "true") // then there is a runner, and it is the one that ends
 	runners = d.runners()
 	d.kill()
@@ -90,20 +90,20 @@ func TestNobodyIsBlockedByALeftover(t *testing.T) {
 	}
 	d.start("--private-tmp=false")
 	if out := d.ok("run", "--", "sh", "-c", script); out != "mine\nmine" {
-		t.Errorf("with the setting off: %q", out)
+		t.Errorf("with the setting off: got %q, want mine twice", out)
 	}
 	for _, path := range []string{"/tmp/" + name, "/dev/shm/" + name} {
 		if _, err := os.Lstat(path); err != nil {
-			t.Errorf("with the setting off: %v", err)
+			t.Errorf("with the setting off: got %v, want the file on the host", err)
 		}
 	}
 	if out := d.ok("doctor"); !strings.Contains(out, "by the setting private-tmp") || strings.Contains(out, "private /tmp") {
-		t.Errorf("doctor:\n%s", out)
+		t.Errorf("doctor: want the setting, got\n%s", out)
 	}
 }
 
-// TestDirectoryOfTheJobInTmp submits from a directory in /tmp, as people do who try something.
-func TestDirectoryOfTheJobInTmp(t *testing.T) {
+// TestDirectoryOfAJobInTmpIsVisible submits from a directory in /tmp, as people often do.
+func TestDirectoryOfAJobInTmpIsVisible(t *testing.T) {
 	d := outsideTmp(t)
 	dir, err := os.MkdirTemp("/tmp", "muster-e2e-") //nolint:usetesting // that one may be elsewhere
 	if err != nil {
@@ -117,17 +117,17 @@ func TestDirectoryOfTheJobInTmp(t *testing.T) {
 	d.untilState(id, "SUCCEEDED")
 	for name, want := range map[string]string{"out": "from the host\n" + filepath.Base(dir) + "\n", "result": "result\n"} {
 		if b, err := os.ReadFile(filepath.Join(dir, name)); string(b) != want {
-			t.Errorf("%s: %q, want %q, %v", name, b, want, err)
+			t.Errorf("%s: got %q, want %q, %v", name, b, want, err)
 		}
 	}
 	if out := d.ok("run", "-D", dir, "--", "sh", "-c", "pwd && cat data"); out != dir+"\nfrom the host" {
-		t.Errorf("%q", out)
+		t.Errorf("in the directory: got %q, want its path and its file", out)
 	}
 	if out := d.ok("run", "--", "cat", filepath.Join(dir, "data")); out != "from the host" {
-		t.Errorf("%q", out)
+		t.Errorf("the path of the file: got %q, want %q", out, "from the host")
 	}
 	if out := d.ok("run", "-D", "/tmp", "--", "ls", "-d", filepath.Base(dir)); out != filepath.Base(dir) {
-		t.Errorf("in /tmp: %q", out)
+		t.Errorf("in /tmp: got %q, want the directory", out)
 	}
 	d.ok("run", "-D", dir, "--download", "result", "--", "true")
 	if _, err := os.Stat(filepath.Join(dir, "data")); err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-func TestPerUserLimit(t *testing.T) {
+func TestPerUserLimitMakesJobsWait(t *testing.T) {
 	me, err := user.Current()
 	if err != nil {
 		t.Fatal(err)
@@ -38,30 +38,30 @@ func TestPerUserLimit(t *testing.T) {
 	cat.until(second, "PENDING for the quota", func(j api.Job) bool { return j.State == "PENDING" && j.Reason == "Quota" })
 	want := "user " + me.Username + " holds 2 of at most 2 gpus"
 	if out := cat.ok("why", second); !strings.Contains(out, want) {
-		t.Errorf("why:\n%s", out)
+		t.Errorf("why: want the limit, got\n%s", out)
 	}
-	free := cat.ok("submit", "--", "true") // needs no GPU, and the user may run another task
+	free := cat.ok("submit", "--", "true") // it needs no GPU, and the user may run another task
 	cat.untilState(free, "SUCCEEDED")
 	var users api.Listing[api.User]
 	if err := json.Unmarshal([]byte(cat.ok("users", "--json")), &users); err != nil || len(users.Items) != 1 {
-		t.Fatalf("users: %v, %+v", err, users)
+		t.Fatalf("users: %v, got %+v, want one", err, users)
 	}
 	if l := users.Items[0].Limits; len(l) != 1 || *l[0].Tasks != 3 || *l[0].GPUs != 2 || l[0].CPUs != nil || l[0].Memory != nil || l[0].Nodes != 1 {
-		t.Errorf("limits %+v", l)
+		t.Errorf("limits: got %+v, want 3 tasks and 2 GPUs", l)
 	}
 	if out := cat.ok("users"); !strings.Contains(out, "tasks=3 gpus=2 on 1 node") {
-		t.Errorf("users:\n%s", out)
+		t.Errorf("users: want the limits, got\n%s", out)
 	}
 	g.open()
 	cat.untilState(second, "SUCCEEDED")
 	if out := cat.ok("config", "show", "--config", file); !strings.Contains(out, "per_user.tasks=3") {
-		t.Errorf("config show:\n%s", out)
+		t.Errorf("config show: want the limit, got\n%s", out)
 	}
 }
 
-// TestLimitThatCanNeverBeMet checks that a job which a limit never lets start is refused with the limit's name, and that a job
-// which waits when the limit is lowered says so, until it is raised again.
-func TestLimitThatCanNeverBeMet(t *testing.T) {
+// TestLimitThatCanNeverBeMetIsARefusal checks that a job that can never start under a limit is refused with the limit's name, and
+// that a job that waits when the limit is lowered says so, until the limit is raised again.
+func TestLimitThatCanNeverBeMetIsARefusal(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	set := func(limits string) {
@@ -82,11 +82,11 @@ func TestLimitThatCanNeverBeMet(t *testing.T) {
 		words := []string{"nothing in the cluster could ever run this", limit, "ask an operator of a node to raise the limit"}
 		for _, verb := range []string{"submit", "run"} {
 			if r := cat.fails(3, words, append([]string{verb}, args...)...); strings.Count(r.stderr, "\n") != 1 || r.stdout != "" {
-				t.Errorf("%s %q says in several lines:\n%s%s", verb, args, r.stderr, r.stdout)
+				t.Errorf("%s %q: want one line, got\n%s%s", verb, args, r.stderr, r.stdout)
 			}
 		}
 		if r := cat.muster(append([]string{"submit", "--dry-run"}, args...)...); r.code != 3 || !strings.Contains(r.stdout, limit) || strings.Join(strings.Fields(r.stdout)[len(strings.Fields(r.stdout))-3:], " ") != "now no node" {
-			t.Errorf("a dry run of %q: %+v", args, r)
+			t.Errorf("a dry run of %q: got %+v, want 3 with the limit and no node", args, r)
 		}
 	}
 	words := []string{"30 jobs", "20 are the most that may wait (limits.per_user.pending_jobs); split the job"}
@@ -112,7 +112,7 @@ func TestLimitThatCanNeverBeMet(t *testing.T) {
 	}
 	cat.until(second, "impossible", impossible)
 	if out := cat.ok("why", second); !strings.Contains(out, "limits of user") || strings.Contains(out, "\nnow") {
-		t.Errorf("why:\n%s", out)
+		t.Errorf("why: want the limit, got\n%s", out)
 	}
 	g.open()
 	cat.untilState(first, "SUCCEEDED")
@@ -133,8 +133,8 @@ func oneTaskEach(t *testing.T) string {
 	return file
 }
 
-// overQuota waits until the jobs wait for their user's quota, and watches them for a while. A job that is offered again
-// and again would have another state or reason for a moment.
+// overQuota waits until the jobs wait for their user's quota, and watches them for a while. A job that is offered
+// repeatedly would have another state or reason for a moment.
 func (d *daemon) overQuota(ids ...string) {
 	d.t.Helper()
 	look := func() string {
@@ -173,14 +173,14 @@ func TestJobStartsWhenQuotaAllows(t *testing.T) {
 			break
 		}
 		if gap := amy.untilState(ids[i+1], "RUNNING").Tasks[0].StartedAt.Sub(*ended); gap >= time.Second {
-			t.Errorf("job %d started %s after the one before it ended", i+2, gap)
+			t.Errorf("job %d started %s after the one before it ended, want less than 1 s", i+2, gap)
 		}
 	}
 }
 
-// TestQuotaOnManyHosts checks that a task that many hosts refuse for its user's quota is not offered to them again and
-// again.
-func TestQuotaOnManyHosts(t *testing.T) {
+// TestQuotaOnManyHostsCausesFewOffers checks that a task that many hosts refuse for its user's quota is not offered to them
+// repeatedly.
+func TestQuotaOnManyHostsCausesFewOffers(t *testing.T) {
 	c := newCrowd(t, 20, "--config", oneTaskEach(t))
 	c.load()
 	waits := c.owner.ok("submit", "--", "true")
@@ -189,9 +189,9 @@ func TestQuotaOnManyHosts(t *testing.T) {
 	c.owner.untilState(waits, "SUCCEEDED")
 }
 
-// TestLimitOverTheCluster checks that a user who submits at three daemons at once has the limit once, whatever they offer, and that what
-// ends at one of them starts a job at another.
-func TestLimitOverTheCluster(t *testing.T) {
+// TestLimitOverTheClusterHoldsAtAllDaemons checks that a user who submits at three daemons at once has the limit once, whatever they
+// offer, and that the end of a job at one of them starts a job at another.
+func TestLimitOverTheClusterHoldsAtAllDaemons(t *testing.T) {
 	asRoot(t)
 	limits := []string{"--gpus", "sim:4xH100-80GB", "--cpus", "8", "--limits", "per_user.cluster_gpus=4", "--limits", "per_user.max_time=2h"}
 	amy := newDaemon(t, "amy", limits...).start()
@@ -246,17 +246,17 @@ func TestLimitOverTheCluster(t *testing.T) {
 	})
 	for _, d := range all { // each knows what the others have started
 		if out := d.ok("submit", "--dry-run", "-G", "1", "--", "true"); !strings.Contains(out, why) {
-			t.Errorf("a dry run at %s:\n%s", d.name, out)
+			t.Errorf("a dry run at %s: want the limit, got\n%s", d.name, out)
 		}
 	}
 	ben.fails(3, []string{"user root may hold at most 4 gpus in the cluster (limits.per_user.cluster_gpus), 6 wanted"}, "submit", "-N", "3", "-G", "6", "--", "true")
 	ben.fails(3, []string{"a task of user root may run for 2h at most (limits.per_user.max_time), 3h wanted"}, "submit", "--dry-run", "-t", "3h", "--", "true")
 	if out := ben.ok("show", ids[0]); !strings.Contains(out, "at most 2h (the default)") {
-		t.Errorf("show:\n%s", out)
+		t.Errorf("show: want the default limit, got\n%s", out)
 	}
 	for _, d := range all {
 		if out := d.ok("users", "nobody"); !strings.Contains(out, "max_time=2h on each of 3 nodes, cluster_gpus=4 on all nodes together, as 3 of them say") || strings.Contains(out, "root") {
-			t.Errorf("users:\n%s", out)
+			t.Errorf("users: want the limits of nobody alone, got\n%s", out)
 		}
 	}
 	for ended := map[string]bool{}; len(ended) < len(ids); { // four by four

@@ -56,7 +56,7 @@ var together = []attack{{name: "all floods at once", users: true, long: true, tr
 
 var joined atomic.Int64
 
-// joins lets a hostile member with a role into the cluster, and revokes it once the attack is over.
+// joins lets a hostile member with a role into the cluster, and revokes it when the attack is over.
 func (f *field) joins(role string) *rogue.Peer {
 	f.t.Helper()
 	inv := f.root.invite("--roles", role)
@@ -66,7 +66,7 @@ func (f *field) joins(role string) *rogue.Peer {
 			return
 		}
 		if r := f.as(f.root, nil, "", "peers", "--revoke", string(p.ID())); r.code != 0 {
-			f.t.Errorf("revoke: exit %d: %s", r.code, r.stderr)
+			f.t.Errorf("revoke: exit %d, want 0: %s", r.code, r.stderr)
 		}
 	})
 	p = rogue.Join(f.t, fmt.Sprintf("%s%d", role, joined.Add(1)), inv.Bootstrap, inv.Token)
@@ -84,7 +84,7 @@ func encoded(messages ...proto.Message) []byte {
 	return b.Bytes()
 }
 
-// send has a member send the same messages as fast as they are taken, in a session that it opens again if it is cut.
+// send makes a member send the same messages as fast as they are read, in a session that it opens again if it is cut.
 func (f *field) send(p *rogue.Peer, messages ...proto.Message) {
 	f.t.Helper()
 	data := encoded(messages...)
@@ -130,7 +130,7 @@ func (f *field) send(p *rogue.Peer, messages ...proto.Message) {
 	f.t.Logf("%d MB were taken in %d sessions", sent>>20, opened)
 }
 
-// wide is the profile of a host with as many GPUs as one may have, and what is free of them.
+// wide is the profile of a host with as many GPUs as one may have, and their free capacity.
 func wide(p *rogue.Peer) (*wirepb.Profile, *wirepb.Free) {
 	profile := &wirepb.Profile{
 		Peer: string(p.ID()), Name: "guest", Version: "0", Store: "guest", Cpus: 1024, Memory: 1 << 40, Disk: 1 << 40,
@@ -138,7 +138,7 @@ func wide(p *rogue.Peer) (*wirepb.Profile, *wirepb.Free) {
 	}
 	free := &wirepb.Free{Cpus: 1024, Memory: 1 << 40}
 	for i := range int64(1024) {
-		uuid := strconv.FormatInt(i, 36) // short, so that much memory is made of few bytes
+		uuid := strconv.FormatInt(i, 36) // short, so that few bytes take much memory
 		profile.Gpus = append(profile.Gpus, &wirepb.Device{Uuid: uuid, Index: i, Class: uuid, Memory: 1})
 		free.Gpus = append(free.Gpus, &wirepb.FreeGPU{Uuid: uuid, Milli: 1000})
 	}
@@ -158,7 +158,7 @@ func (f *field) availability() {
 		&wirepb.Availability{Seq: 1, Free: free}, &wirepb.Availability{Seq: 2, Free: &wirepb.Free{Cpus: 1}, Draining: true})
 }
 
-// fullQueue sends messages of a few bytes while the daemon is at work on large ones.
+// fullQueue sends messages of a few bytes while the daemon handles large ones.
 func (f *field) fullQueue() {
 	p := f.joins("worker")
 	profile, free := wide(p)
@@ -265,7 +265,7 @@ func (f *field) requests() {
 	})
 }
 
-// silentGuest takes part and answers no request. Others list and cancel their jobs as if it were not there.
+// silentGuest takes part and answers no request. Others list and cancel their jobs as if it did not exist.
 func (f *field) silentGuest() {
 	p := f.joins("worker")
 	p.Serve(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
@@ -278,12 +278,12 @@ func (f *field) silentGuest() {
 	f.as(f.root, f.mallory, "", "submit", "--hold", "--", "true")
 	for _, args := range [][]string{{"jobs"}, {"cancel", "all"}} {
 		if r := f.as(f.root, f.mallory, "", args...); r.code != 0 || strings.Contains(r.stderr, "answer") {
-			f.t.Errorf("%q with a silent guest: exit %d: %s", args, r.code, r.stderr)
+			f.t.Errorf("%q with a silent guest: exit %d: got %s, want 0 without a warning", args, r.code, r.stderr)
 		}
 	}
 }
 
-// archives has a guest answer requests for out.txt with an archive that holds more.
+// archives makes a guest answer requests for out.txt with an archive that has more.
 func (f *field) archives() {
 	p := f.joins("worker")
 	p.Serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -329,7 +329,7 @@ func (f *field) archives() {
 	r = f.as(f.root, f.victim, "", "submit", "-W", "-w", string(p.ID()), "--", "true")
 	id := strings.TrimSpace(r.stdout)
 	if r.code != 0 || id == "" {
-		f.t.Fatalf("the guest has run no task: exit %d: %s", r.code, r.stderr)
+		f.t.Fatalf("the guest has run no task: exit %d: got %s, want exit 0 and id other than an empty text", r.code, r.stderr)
 	}
 	r = f.as(f.root, f.victim, "", "cp", id+":out.txt", filepath.Join(dir, "cp"))
 	f.t.Logf("cp: exit %d: %s", r.code, r.stderr)
@@ -346,7 +346,7 @@ func (f *field) archives() {
 			switch {
 			case e.Name() == ".bashrc" && string(text) == "mine", e.Name() == "out.txt" && info.Mode()&(fs.ModeSetuid|fs.ModeSetgid) == 0:
 			default:
-				f.t.Errorf("%s wrote %s (%s): %q", sub, strings.TrimPrefix(path, dir), info.Mode(), text)
+				f.t.Errorf("%s wrote %s (%s): got %q, want out.txt only", sub, strings.TrimPrefix(path, dir), info.Mode(), text)
 			}
 			return nil
 		})

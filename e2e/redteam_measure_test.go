@@ -2,7 +2,7 @@
 
 package e2e
 
-// What an attack costs others: measured around each attack of the red team.
+// The costs of an attack for others, measured around each attack of the red team.
 
 import (
 	"context"
@@ -15,14 +15,14 @@ import (
 	"time"
 )
 
-// Bounds of what an attack may cost.
+// Bounds of the costs of an attack.
 const (
 	mostMemory = 150 << 20   // of each daemon, in bytes
 	mostLog    = 1 << 20     // of one cause in an hour, in bytes
-	firstLog   = mostLog / 2 // of one cause at once: the first lines tell who attacks. After them it has to stop
+	firstLog   = mostLog / 2 // of one cause at once: the first lines show who attacks, and no more may follow
 )
 
-// costs is what one attack has cost.
+// costs are the costs of one attack.
 type costs struct {
 	name     string
 	span     time.Duration
@@ -32,7 +32,7 @@ type costs struct {
 	logCause string // the cause with the most bytes beyond those of honest work
 	logHour  float64
 	wrong    []string
-	failed   bool // the attack itself has found something wrong
+	failed   bool // the attack itself has found a fault
 }
 
 // probe is a submit of the victim, and the same one at a daemon that nobody attacks.
@@ -51,7 +51,7 @@ type watch struct {
 	ids   []string // submitted at root
 }
 
-// residentNow is resident of a daemon that may have ended: 0.
+// residentNow is like resident; for a daemon that may have ended it is 0.
 func (d *daemon) residentNow() int {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/statm", d.cmd.Process.Pid))
 	f := strings.Fields(string(text))
@@ -106,7 +106,7 @@ func (w *watch) probe(ctx context.Context) {
 	}
 }
 
-// end stops the measuring and returns what it found. calm is what the same took without an attack, or nil.
+// end stops the measuring and returns the results. calm are the same times without an attack, or nil.
 func (w *watch) end(calm map[string]float64) *costs {
 	w.stop()
 	w.wg.Wait()
@@ -139,7 +139,8 @@ func (w *watch) end(calm map[string]float64) *costs {
 	return c
 }
 
-// submits checks how long the victim waited. One in ten may meet a moment at which the host itself stood still.
+// submits checks how long the victim waited. One in ten submits may coincide with a moment in which the host itself
+// stood still.
 func (w *watch) submits() {
 	var over []time.Duration
 	for _, p := range w.c.probes {
@@ -225,7 +226,7 @@ func (w *watch) ended() (wrong []string) {
 	return nil
 }
 
-// row is what the table says of an attack.
+// row is the row of an attack in the table.
 func (c *costs) row() string {
 	var took, control []time.Duration
 	for _, p := range c.probes {

@@ -2,7 +2,8 @@
 
 package e2e
 
-// Attacks of a local user by paths that the daemon of root opens: each way in against each hostile path.
+// Attacks of a local user with paths that the daemon of root opens: each verb that takes a path, with each hostile
+// path.
 
 import (
 	"fmt"
@@ -19,8 +20,8 @@ var pathsAttacks = []attack{
 	{name: "a user works in the directories of others' processes", users: true, try: (*field).othersDirectories},
 }
 
-// domain returns the domain name of the host that root's daemon sees. It belongs to a namespace of the daemon, so the
-// attack changes nothing outside of it.
+// domain returns the domain name of the host that root's daemon sees. It belongs to a namespace of the daemon, so that
+// the attack changes nothing outside of it.
 func (f *field) domain(set ...string) string {
 	f.t.Helper()
 	script := "cat /proc/sys/kernel/domainname"
@@ -48,7 +49,7 @@ func (f *field) link(name, to string) string {
 	return path
 }
 
-// sysctls writes a name of the kernel's by all that writes what a user names.
+// sysctls writes a sysctl through everything that writes what a user names.
 func (f *field) sysctls() {
 	const name = "/proc/sys/kernel/domainname"
 	f.domain("calm")
@@ -70,14 +71,14 @@ func (f *field) sysctls() {
 			f.t.Errorf("%q: exit %d, want a failure with its reason: %s", args, r.code, r.stderr)
 		}
 		if now := f.domain(); now != "calm" {
-			f.t.Errorf("%q has set %s to %q", args, name, now)
+			f.t.Errorf("%q has set %s to %q, want calm", args, name, now)
 			f.domain("calm")
 		}
 	}
 }
 
-// closed starts a process of the victim in a directory behind a closed home, and one in a mount namespace of its own. Both
-// directories have a file that everybody could read, were it not for the way there.
+// closed starts a process of the victim in a directory behind a closed home, and one in a mount namespace of its own.
+// Both directories have a file that everybody could read if the directories above were open.
 func (f *field) closed() (home, mounted int, dir string) {
 	f.t.Helper()
 	dir = openDir(f.t)
@@ -115,7 +116,8 @@ func (f *field) closed() (home, mounted int, dir string) {
 	return home, mounted, dir
 }
 
-// othersDirectories reads and writes files of the victim by the links that the kernel keeps of the victim's processes.
+// othersDirectories reads and writes files of the victim through the links that the kernel has for the victim's
+// processes.
 func (f *field) othersDirectories() {
 	home, mounted, dir := f.closed()
 	cwd := fmt.Sprintf("/proc/%d/cwd", home)
@@ -133,10 +135,10 @@ func (f *field) othersDirectories() {
 		} {
 			r := f.as(f.root, f.mallory, f.home, args...)
 			if strings.Contains(r.stdout, "hush") {
-				f.t.Errorf("%q reads %q", args, r.stdout)
+				f.t.Errorf("%q reads %q, want nothing of the victim", args, r.stdout)
 			}
 			if args[1] != "--download" && r.code == 0 {
-				f.t.Errorf("%q succeeds", args)
+				f.t.Errorf("%q succeeds, want a failure", args)
 			}
 		}
 	}
@@ -149,7 +151,7 @@ func (f *field) othersDirectories() {
 	}
 	for _, path := range []string{filepath.Join(dir, "home", "work", "loot"), fmt.Sprintf("/proc/%d/root%s/hidden/loot", mounted, dir)} {
 		if text, err := os.ReadFile(path); err == nil {
-			f.t.Errorf("mallory has written %s: %q", path, text)
+			f.t.Errorf("mallory has written %s: got %q, want an error", path, text)
 		}
 	}
 }

@@ -51,7 +51,7 @@ func (f *field) offers() {
 	f.send(p, offersOf(p, 1000, func(*wirepb.Offer) {})...)
 }
 
-// highOffers are of the whole host, and may end preemptible tasks of others.
+// highOffers are offers for the whole host, and may end preemptible tasks of others.
 func (f *field) highOffers() {
 	p := f.joins("scheduler")
 	f.send(p, offersOf(p, 64, func(o *wirepb.Offer) {
@@ -97,7 +97,7 @@ func (f *field) starts() {
 			)
 		}
 	}
-	for _, a := range f.attempts() { // a session may end with these
+	for _, a := range f.attempts() { // these may end a session
 		all = append(all, &wirepb.Start{Offer: 1, Attempt: a, Group: uint64(job.ID(a.GetJob()).Group()), Epoch: epochs, Session: 1, User: "nobody", Spec: []byte(`{"command":["false"]}`)})
 	}
 	f.send(p, all...)

@@ -24,14 +24,14 @@ import (
 // mostSubmit is how much longer a submit may take than the same one at a daemon that nobody attacks.
 const mostSubmit = time.Second
 
-// scene is a daemon of root with two ordinary users, and a member that an ordinary user runs. Without root all of them are
-// one user, and what needs several is skipped.
+// scene is a daemon of root with two ordinary users, and a member that an ordinary user runs. Without root all of them
+// are one user, and attacks that need several are skipped.
 type scene struct {
 	t       *testing.T
 	program string // a copy that all users may run
 	root    *daemon
 	member  *daemon
-	control *daemon // of another cluster on the same host: what its users wait for is not the work of an attacker
+	control *daemon // of another cluster on the same host: delays there do not come from an attacker
 	victim  *syscall.Credential
 	mallory *syscall.Credential
 	home    string // of mallory; everybody may look into it
@@ -39,7 +39,7 @@ type scene struct {
 	peers   map[*daemon]job.Peer
 }
 
-// honestTask is a task that nobody has a reason to end, and the ledger in which it writes how often it began.
+// honestTask is a task that nobody has a reason to end, with the ledger in which it writes how often it began.
 type honestTask struct {
 	owner      *daemon
 	id, ledger string
@@ -117,7 +117,7 @@ func openDir(t *testing.T) string {
 	return dir
 }
 
-// work starts the honest tasks, each over a session between two daemons. One of them may be preempted by who has reason to.
+// work starts the honest tasks, each over a session between two daemons. One of them is preemptible.
 func (s *scene) work() (wrong []string) {
 	s.honest = nil
 	for _, x := range []struct {
@@ -149,11 +149,11 @@ func (s *scene) work() (wrong []string) {
 
 // wrote returns what is in the ledger.
 func (h honestTask) wrote() string {
-	text, _ := os.ReadFile(h.ledger) // one that cannot be read is empty, which is wrong too
+	text, _ := os.ReadFile(h.ledger) // a ledger that cannot be read counts as empty, which is wrong too
 	return string(text)
 }
 
-// owner is the user of honest tasks, whom both daemons run tasks for.
+// owner is the user of honest tasks, for whom both daemons run tasks.
 func (s *scene) owner() *syscall.Credential {
 	if s.victim == nil {
 		return nil
@@ -161,8 +161,8 @@ func (s *scene) owner() *syscall.Credential {
 	return ordinary
 }
 
-// as runs the program as a user, in a directory or in that of the test, and never ends the test. A verb that has not ended
-// in time has the code -1.
+// as runs the program as a user, in a directory or in that of the test, and never ends the test. A verb that has not
+// ended in time has the code -1.
 func (s *scene) as(d *daemon, who *syscall.Credential, dir string, args ...string) result {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -189,7 +189,7 @@ func (s *scene) asOnce(cmd *exec.Cmd, d *daemon, who *syscall.Credential, dir st
 	return r
 }
 
-// harmed returns what has happened to the honest tasks, and starts those anew that ended.
+// harmed returns what has happened to the honest tasks, and starts those again that ended.
 func (s *scene) harmed() (wrong []string) {
 	for _, h := range s.honest {
 		if text := h.wrote(); text != "began\n" {

@@ -23,7 +23,7 @@ var strangersAttacks = []attack{
 	{name: "strangers guess tokens", try: (*field).guesses},
 }
 
-// door is the address at which strangers reach root's daemon by a transport.
+// door is the address at which strangers reach root's daemon over a transport.
 func (f *field) door(transport string) *peer.AddrInfo {
 	f.t.Helper()
 	to, err := peer.AddrInfoFromString(f.root.invite().over(transport).Bootstrap[0])

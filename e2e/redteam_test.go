@@ -2,8 +2,8 @@
 
 package e2e
 
-// The red team: all attacks on one stage, one after the other, and a table of what each has cost. docs/redteam.md describes
-// it.
+// The red team: all attacks on one stage, one after the other, and a table of the costs of each. docs/redteam.md
+// describes it.
 
 import (
 	"context"
@@ -15,11 +15,11 @@ import (
 	"time"
 )
 
-// attack is something that somebody hostile does for a while. What others notice of it is measured meanwhile.
+// attack is something that an attacker does for a while. Its effects on others are measured at the same time.
 type attack struct {
 	name  string
 	users bool // it needs several accounts, and so root
-	long  bool // it is not worth its time in each run: see atFullSize
+	long  bool // it takes too long for each run: see atFullSize
 	try   func(*field)
 }
 
@@ -34,14 +34,14 @@ type field struct {
 	ctx  context.Context //nolint:containedctx // it ends when a flood is to end
 }
 
-// begins starts the time of a flood, once the attacker is ready.
+// begins starts the time of a flood, when the attacker is ready.
 func (f *field) begins() {
 	ctx, cancel := context.WithTimeout(f.t.Context(), f.span)
 	f.t.Cleanup(cancel)
 	f.ctx = ctx
 }
 
-// flood does something again and again in n goroutines, until its time is over.
+// flood repeats a function in n goroutines, until its time is over.
 func (f *field) flood(n int, do func(i int)) {
 	var wg sync.WaitGroup
 	for i := range n {

@@ -41,27 +41,27 @@ func (f *field) mallorys() *http.Client {
 	return c
 }
 
-// submits posts a job of mallory and returns its id, or "" if as much of mallory waits as a user may have.
+// submits posts a job of mallory and returns its id, or "" if mallory has as many waiting jobs as a user may have.
 func (f *field) submits(c *http.Client, body string) string {
 	f.t.Helper()
 	text, err := postTo(c, "/v1/jobs", body)
 	_, rest, ok := strings.Cut(text, `"id":"`)
 	id, _, _ := strings.Cut(rest, `"`)
 	if full := strings.Contains(text, "too much waits here: user "); err != nil || !ok && !full {
-		f.t.Errorf("submit: %v, %.300s", err, text)
+		f.t.Errorf("submit: got %v, %.300s, want an id or the limit", err, text)
 	}
 	return id
 }
 
-// cancels cancels all that mallory has, by the verb that people use.
+// cancels cancels all jobs of mallory, with the verb that people use.
 func (f *field) cancels() {
 	f.t.Helper()
 	if r := f.as(f.root, f.mallory, "", "cancel", "all"); r.code != 0 && !strings.Contains(r.stderr, "no job") {
-		f.t.Errorf("cancel all: exit %d: %s", r.code, r.stderr)
+		f.t.Errorf("cancel all: exit %d: got %s, want 0 or no job", r.code, r.stderr)
 	}
 }
 
-// scatteredArrays cancels one of each 256 tasks, of one array after the other.
+// scatteredArrays cancels one of each 256 tasks, in one array after the other.
 func (f *field) scatteredArrays() {
 	defer f.cancels()
 	const size, apart = 1_000_000, 256
@@ -79,14 +79,14 @@ func (f *field) scatteredArrays() {
 			}
 			text, err := postTo(c, "/v1/jobs/"+id+"/cancel", `{"tasks":"`+strings.TrimSuffix(tasks.String(), ",")+`"}`)
 			if err != nil || strings.Contains(text, `"error"`) {
-				f.t.Errorf("cancel: %v, %.300s", err, text)
+				f.t.Errorf("cancel: got %v, %.300s, want no error", err, text)
 				return
 			}
 		}
 	}
 }
 
-// highPriority asks for more than an ordinary user may, and for the whole host.
+// highPriority asks for a priority above that of an ordinary user, and for the whole host.
 func (f *field) highPriority() {
 	defer f.cancels()
 	r := f.as(f.root, f.mallory, "", "submit", "--priority", "100", "-c", "8", "--array", "0-999", "--", "sleep", "1")
@@ -111,13 +111,13 @@ func (f *field) fullDisk() {
 	}
 	f.pause(time.Second)
 	if r := f.as(d, f.victim, "", "run", "--", "sh", "-c", "echo done"); r.code != 0 || r.stdout != "done\n" {
-		f.t.Errorf("another user's task on the full host: exit %d after %s: %s%s", r.code, r.took.Round(time.Millisecond), r.stdout, r.stderr)
+		f.t.Errorf("another user's task on the full host: exit %d after %s: got %s%s, want 0, done", r.code, r.took.Round(time.Millisecond), r.stdout, r.stderr)
 	}
 	if r := f.as(d, f.victim, "", "jobs", "--all", "--json"); r.code != 0 || !strings.Contains(r.stdout, `"SUCCEEDED"`) {
-		f.t.Errorf("its end is not known: exit %d\n%s%s", r.code, r.stdout, r.stderr)
+		f.t.Errorf("its end is not known: exit %d\n%s%s\nwant exit 0 and stdout with %q", r.code, r.stdout, r.stderr, `"SUCCEEDED"`)
 	}
 	if r := f.as(d, f.mallory, "", "cancel", "all"); r.code != 0 && !strings.Contains(r.stderr, "no job") {
-		f.t.Errorf("cancel: exit %d: %s", r.code, r.stderr)
+		f.t.Errorf("cancel: exit %d: got %s, want 0 or no job", r.code, r.stderr)
 	}
 	untilRight(f.t, patience, func() string {
 		var fs syscall.Statfs_t
@@ -131,29 +131,29 @@ func (f *field) fullDisk() {
 	})
 }
 
-// sameNames submits jobs that are called as others' jobs, or as the ids of these.
+// sameNames submits jobs with the names of others' jobs, or with their ids as names.
 func (f *field) sameNames() {
 	defer f.cancels()
 	r := f.as(f.root, f.victim, "", "submit", "--hold", "-J", "mine", "--", "true")
 	id := strings.TrimSpace(r.stdout)
 	if r.code != 0 || id == "" {
-		f.t.Fatalf("submit: %s", r.stderr)
+		f.t.Fatalf("submit: got %s, want an id", r.stderr)
 	}
 	for _, name := range []string{"mine", id, id[:4], id[:1], id[:10], "last", "all"} {
 		f.as(f.root, f.mallory, "", "submit", "--hold", "-J", name, "--", "true") // it may be refused
 	}
 	for _, name := range []string{"mine", id[:4], id[:10], id} {
 		if r := f.as(f.root, f.victim, "", "show", name, "--json"); r.code != 0 || !strings.Contains(r.stdout, id) {
-			f.t.Errorf("their owner cannot name a job as %q: exit %d: %.300s", name, r.code, r.stderr)
+			f.t.Errorf("their owner names a job as %q: exit %d: got %.300s, want 0 and the job", name, r.code, r.stderr)
 		}
 	}
 	if r := f.as(f.root, f.victim, "", "cancel", "mine"); r.code != 0 {
-		f.t.Errorf("cancel: exit %d: %s", r.code, r.stderr)
+		f.t.Errorf("cancel: exit %d, want 0: %s", r.code, r.stderr)
 	}
 	f.as(f.root, f.victim, "", "cancel", id)
 }
 
-// sights looks for a job of another user by all that names one.
+// sights looks for a job of another user through every verb that takes a name.
 func (f *field) sights() {
 	accounts := fmt.Sprintf("victim:x:%d:%[1]d::/tmp:/bin/sh\nmallory:x:%d:%[2]d::%s:/bin/sh\n", f.victim.Uid, f.mallory.Uid, f.home)
 	d := newDaemonAt(f.t, knowing(f.t, accounts), "127.0.0.1", "shy", "--gpus", "none", "--log-level", "info", "--config", os.DevNull, "--visibility", "own").start()
@@ -182,7 +182,7 @@ func (f *field) sights() {
 		r := f.as(d, f.mallory, "", args...)
 		out := strings.ReplaceAll(strings.ReplaceAll(r.stdout+r.stderr, id, "ID"), strings.Join(args, " "), "")
 		if strings.Contains(out, "victim") || strings.Contains(out, "hush") && !strings.Contains(strings.Join(args, " "), "hush") {
-			f.t.Errorf("%q shows another's: %.300s", args, out)
+			f.t.Errorf("%q shows another user's job: %.300s", args, out)
 		}
 		if args[0] == "submit" && r.code == 0 {
 			f.t.Errorf("%q says whether there is such a job: %s", args, r.stdout)
@@ -228,7 +228,7 @@ func (f *field) questions() {
 	var n atomic.Int64
 	f.flood(64, func(int) {
 		i := n.Add(1)
-		if i%8 == 0 && i < 1600 { // 200 jobs, which are cancelled in no time
+		if i%8 == 0 && i < 1600 { // 200 jobs, which are cancelled quickly
 			_, _ = postTo(c, "/v1/jobs", `{"command":["true"],"hold":true}`)
 			return
 		}
@@ -261,8 +261,8 @@ func (f *field) halfRequests() {
 	})
 }
 
-// nestedYAML has the client read job files that say much in few bytes. Its memory is bounded, so that this host survives a
-// client without bounds.
+// nestedYAML makes the client read job files that expand from few bytes. Its memory is bounded, so that this host
+// survives a client without bounds.
 func (f *field) nestedYAML() {
 	defer f.cancels()
 	var aliases strings.Builder
@@ -274,7 +274,7 @@ func (f *field) nestedYAML() {
 	for i := range 600 {
 		blocks.WriteString(strings.Repeat(" ", i) + "a:\n")
 	}
-	// What a process had at most begins with what the process had that started it.
+	// The maximum of a process starts with the memory of the process that started it.
 	least := f.client("name: plain\ncommand: [\"true\"]\nhold: true\n", "plain")
 	for name, text := range map[string]string{
 		"brackets":  "command: " + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000),
@@ -285,12 +285,12 @@ func (f *field) nestedYAML() {
 		"aliases":   aliases.String() + "command: *a11\n",
 	} {
 		if most := f.client(text, name); most-least > mostMemory {
-			f.t.Errorf("%d KB of %s cost the client %d MB", len(text)>>10, name, (most-least)>>20)
+			f.t.Errorf("got %d KB of %s cost the client %d MB, want at most %d", len(text)>>10, name, (most-least)>>20, mostMemory>>20)
 		}
 	}
 }
 
-// client submits a job file, and returns the memory that the client had at most. It gets no more than 4 GiB.
+// client submits a job file, and returns the highest memory of the client, which may use at most 4 GiB.
 func (f *field) client(text, name string) int {
 	f.t.Helper()
 	file := filepath.Join(f.home, name+".yaml")
@@ -319,7 +319,7 @@ func (f *field) tokensInSight() {
 	} {
 		r := f.as(f.control, nil, "", args...)
 		if r.code != 2 || !strings.Contains(r.stderr, "--insecure-token") || strings.Contains(r.stderr, inv.Token) {
-			f.t.Errorf("%s: exit %d, want 2 and a word about --insecure-token: %.300s", args[0], r.code, r.stderr)
+			f.t.Errorf("%s: exit %d, want 2 and --insecure-token: %.300s", args[0], r.code, r.stderr)
 		}
 	}
 }

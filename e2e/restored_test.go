@@ -2,7 +2,7 @@
 
 package e2e
 
-// The terminal of a user is as it was before, however `run -it` ends.
+// The terminal of a user is restored, however `run -it` ends.
 
 import (
 	"syscall"
@@ -21,12 +21,13 @@ func (s *screen) modes() unix.Termios {
 	var modes *unix.Termios
 	var inner error
 	if err := raw.Control(func(fd uintptr) { modes, inner = unix.IoctlGetTermios(int(fd), unix.TCGETS) }); err != nil || inner != nil {
-		s.t.Fatalf("modes of the terminal: %v, %v", err, inner)
+		s.t.Fatalf("modes of the terminal: got %v, %v, want nil", err, inner)
 	}
 	return *modes
 }
 
-// TestTerminalIsRestored ends `run -it` in several ways: by signals to the client, by a cancel, and by the end of its task.
+// TestTerminalIsRestored ends `run -it` in several ways: by signals to the client, by a cancel, and by the end of its
+// task.
 func TestTerminalIsRestored(t *testing.T) {
 	amy := newDaemon(t, "amy", "--gpus", "none", "--client-timeout", "5s").start()
 	for _, c := range []struct {
@@ -44,14 +45,14 @@ func TestTerminalIsRestored(t *testing.T) {
 			s.say("echo aw''ake")
 			s.hear("awake")
 			if s.modes().Lflag&unix.ICANON != 0 {
-				t.Fatal("keys arrive line by line")
+				t.Fatal("the terminal is not raw: keys arrive line by line")
 			}
 			c.end(s)
 			for range s.lines { // until it ends
 			}
-			_ = s.cmd.Wait() // with a code of its own for each way
+			_ = s.cmd.Wait() // each way has a code of its own
 			if after := s.modes(); after != before {
-				t.Errorf("the terminal was %+v and is %+v", before, after)
+				t.Errorf("terminal: got %+v, want %+v", after, before)
 			}
 		})
 	}

@@ -2,7 +2,7 @@
 
 package e2e
 
-// The daemon as a service: its messages to systemd, settings that it reloads without a restart, and upgrades under
+// The daemon as a service: its messages to systemd, settings that it reloads without a restart, and upgrades with
 // running tasks.
 
 import (
@@ -68,14 +68,14 @@ func (d *daemon) signal(sig os.Signal) {
 	}
 }
 
-func TestServiceNotifications(t *testing.T) {
+func TestServiceNotifiesSystemd(t *testing.T) {
 	amy := newDaemon(t, "amy", "--gpus", "none")
 	amy.write("label: {rack: r1}\n")
 	amy.args = append(amy.args, "--config", filepath.Join(amy.dir, "config.yaml"))
 	m := newManager(t, amy.dir, 600*time.Millisecond)
 	amy.start()
 	if said := m.until("READY=1"); !strings.Contains(said, "STATUS=cluster ") {
-		t.Errorf("ready: %q", said)
+		t.Errorf("ready: got %q, want the cluster", said)
 	}
 	m.until("WATCHDOG=1")
 
@@ -83,7 +83,7 @@ func TestServiceNotifications(t *testing.T) {
 	amy.write("label: {rack: r2}\ncpus: 7\n")
 	amy.signal(syscall.SIGHUP)
 	if said := m.until("RELOADING=1"); !strings.Contains(said, "MONOTONIC_USEC=") {
-		t.Errorf("reloading: %q", said)
+		t.Errorf("reloading: got %q, want a time", said)
 	}
 	m.until("READY=1")
 	amy.waitLog(from, "reloaded", "changed=[label]")
@@ -149,7 +149,7 @@ func TestUpgradeKeepsTasks(t *testing.T) {
 	}
 	after := cat.until(old, "RUNNING", running)
 	if a, b := after.Tasks[0], before.Tasks[0]; a.PID != b.PID || a.Attempt != b.Attempt {
-		t.Errorf("before %+v, after %+v", b, a)
+		t.Errorf("before %+v, after %+v, want the same process", b, a)
 	}
 	parent := func(pid int) string {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

@@ -2,7 +2,7 @@
 
 package e2e
 
-// Fair share: two projects share full hosts by their weights, and a restart forgets nothing.
+// Fair share: two projects share full hosts by their weights, and a restart loses no usage.
 
 import (
 	"encoding/json"
@@ -17,7 +17,7 @@ import (
 	"github.com/musterhq/muster/api"
 )
 
-// users returns the rows of muster users, by project; the users' own rows are left out.
+// projects returns the rows of muster users, by project, without the rows of single users.
 func (d *daemon) projects() map[string]api.User {
 	d.t.Helper()
 	var l api.Listing[api.User]
@@ -33,9 +33,9 @@ func (d *daemon) projects() map[string]api.User {
 	return out
 }
 
-// TestProjectsShareFullHosts: both projects have far more tasks than the hosts can run, one of them ten times as many as
-// the other, and at two daemons.
-func TestProjectsShareFullHosts(t *testing.T) {
+// TestProjectsShareFullHostsByWeight has two projects with far more tasks than the hosts can run, one with ten times as many as
+// the other, at two daemons.
+func TestProjectsShareFullHostsByWeight(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	if err := os.WriteFile(file, []byte("shares:\n  half_life: 30s\n  projects: {vision: 3, speech: 1}\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func TestProjectsShareFullHosts(t *testing.T) {
 		}
 		return out
 	}
-	untilRight(t, 2*patience, func() string { // what speech ran alone before is made up for
+	untilRight(t, 2*patience, func() string { // the other project catches up on what speech ran alone before
 		if p := amy.projects()["vision"]; p.Used < 0.95*p.Share {
 			return fmt.Sprintf("vision has used %.1f %%", 100*p.Used)
 		}
@@ -69,7 +69,7 @@ func TestProjectsShareFullHosts(t *testing.T) {
 	})
 	before := count()
 	after := before
-	untilRight(t, 4*patience, func() string { // several turns: schedulers learn of usage every 10 s
+	untilRight(t, 4*patience, func() string { // several rounds: schedulers learn of usage every 10 s
 		after = count()
 		if n := after["vision"] + after["speech"] - before["vision"] - before["speech"]; n < 300 {
 			return fmt.Sprintf("only %.0f tasks have ended", n)
@@ -78,12 +78,12 @@ func TestProjectsShareFullHosts(t *testing.T) {
 	})
 	vision, speech := after["vision"]-before["vision"], after["speech"]-before["speech"]
 	part := vision / (vision + speech)
-	t.Logf("vision ran %.0f tasks, speech %.0f: %.1f %%, and should have 75 %%", vision, speech, 100*part)
+	t.Logf("vision ran %.0f tasks, speech %.0f: %.1f %%, want 75 %%", vision, speech, 100*part)
 	if math.Abs(part/0.75-1) > 0.1 || math.Abs((1-part)/0.25-1) > 0.1 {
-		t.Errorf("vision has %.1f %% of the run time, and should have 75 %%", 100*part)
+		t.Errorf("vision has %.1f %% of the run time, want 75 %%", 100*part)
 	}
 	if p := amy.projects()["vision"]; math.Abs(p.Share-0.75) > 1e-6 || math.Abs(p.Used/p.Share-1) > 0.1 || p.Weight != 3 || p.Waiting == 0 {
-		t.Errorf("muster users: %+v", p)
+		t.Errorf("muster users: got %+v, want a share of 0.75 with weight 3", p)
 	}
 	untilRight(t, patience, func() string {
 		for _, id := range []string{all[1], all[3]} {

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// TestOutputIsItsOwners runs a job of one user, and looks at it as another and as root.
-func TestOutputIsItsOwners(t *testing.T) {
+// TestOutputIsVisibleToItsUserOnly runs a job of one user, and views it as another user and as root.
+func TestOutputIsVisibleToItsUserOnly(t *testing.T) {
 	t.Parallel()
 	asRoot(t)
 	amy := newDaemon(t, "amy", "--gpus", "none").start()
@@ -33,10 +33,10 @@ func TestOutputIsItsOwners(t *testing.T) {
 
 	for _, d := range both {
 		if out := d.ok("logs", id); !strings.Contains(out, "hush") {
-			t.Errorf("at %s its user reads %q", d.name, out)
+			t.Errorf("at %s its user reads %q, want the output", d.name, out)
 		}
 		if show := d.ok("show", id); !strings.Contains(show, "echo hush") || !strings.Contains(show, "hush-error") {
-			t.Errorf("at %s its user sees\n%s", d.name, show)
+			t.Errorf("at %s its user: want the job file and stderr, got\n%s", d.name, show)
 		}
 	}
 	as(system)
@@ -47,7 +47,7 @@ func TestOutputIsItsOwners(t *testing.T) {
 		for _, args := range [][]string{{"show", id}, {"show", id, "--json"}, {"jobs", "--all"}, {"jobs", "--all", "--json"}, {"why", id}} {
 			text := d.ok(args...)
 			if strings.Contains(text, "hush") || (args[0] != "why" && !strings.Contains(text, "public-name")) {
-				t.Errorf("at %s another user sees by %q\n%s", d.name, args, text)
+				t.Errorf("at %s another user sees by %q\n%s\nwant only the public part", d.name, args, text)
 			}
 		}
 	}
@@ -59,14 +59,14 @@ func TestOutputIsItsOwners(t *testing.T) {
 			d.fails(1, []string{"belongs to nobody, and you are " + systemName}, args...)
 		}
 		if out := d.ok("logs", shared); !strings.Contains(out, "hush") {
-			t.Errorf("at %s another user reads of shared output %q", d.name, out)
+			t.Errorf("at %s another user reads of shared output %q, want it", d.name, out)
 		}
 	}
 	kept(t, amy)
 	as(nil)
 	for _, d := range both {
 		if out := d.ok("logs", id); !strings.Contains(out, "hush") {
-			t.Errorf("at %s root reads %q", d.name, out)
+			t.Errorf("at %s root reads %q, want the output", d.name, out)
 		}
 	}
 
@@ -76,7 +76,7 @@ func TestOutputIsItsOwners(t *testing.T) {
 	as(system)
 	for _, d := range both {
 		if text := d.ok("jobs", "--all"); strings.Contains(text, "public-name") {
-			t.Errorf("with visibility own another user sees at %s\n%s", d.name, text)
+			t.Errorf("with visibility own another user sees at %s\n%s\nwant nothing", d.name, text)
 		}
 		d.fails(1, []string{id}, "show", id)
 		d.fails(1, []string{shared}, "logs", shared)
@@ -84,12 +84,12 @@ func TestOutputIsItsOwners(t *testing.T) {
 	as(ordinary)
 	for _, d := range both {
 		if text := d.ok("jobs", "--all"); !strings.Contains(text, "public-name") {
-			t.Errorf("with visibility own its user does not see at %s\n%s", d.name, text)
+			t.Errorf("with visibility own its user sees at %s\n%s\nwant the job", d.name, text)
 		}
 	}
 }
 
-// kept checks that only its user can reach what is kept of a task.
+// kept checks that only its user can reach the kept files of a task.
 func kept(t *testing.T, d *daemon) {
 	t.Helper()
 	found := 0
@@ -103,11 +103,11 @@ func kept(t *testing.T, d *daemon) {
 		}
 		found++
 		if st, ok := info.Sys().(*syscall.Stat_t); !ok || st.Uid != nobody || info.Mode().Perm() != 0o700 {
-			t.Errorf("%s: mode %s, %+v", path, info.Mode(), info.Sys())
+			t.Errorf("%s: got mode %s, %+v, want 0700 of the user", path, info.Mode(), info.Sys())
 		}
 		return fs.SkipDir
 	})
 	if err != nil || found != 2 {
-		t.Errorf("%d directories of kept files, %v", found, err)
+		t.Errorf("got %d directories of kept files, %v, want 2", found, err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-func TestSlurmScript(t *testing.T) {
+func TestSlurmScriptRunsAsUnderSlurm(t *testing.T) {
 	t.Parallel()
 	amy := newDaemon(t, "amy", "--gpus", "none").start()
 	dir := filepath.Join(t.TempDir(), "project")
@@ -26,10 +26,10 @@ func TestSlurmScript(t *testing.T) {
 	id := amy.ok("submit", "-W", "train.sh", "a b", "--lr")
 	want := id + " 1 [a b] [--lr]\n" + dir
 	if out := amy.ok("logs", id); out != want {
-		t.Errorf("logs %q, want %q", out, want)
+		t.Errorf("logs: got %q, want %q", out, want)
 	}
 	if text, err := os.ReadFile(filepath.Join(dir, "out-"+id+".txt")); err != nil || string(text) != want+"\n" {
-		t.Errorf("output file %q, %v", text, err)
+		t.Errorf("output file: got %q, %v, want %q", text, err, want+"\n")
 	}
 	// a node that does not have the directory
 	id = amy.ok("submit", "--hold", "train.sh", "there")
@@ -40,20 +40,20 @@ func TestSlurmScript(t *testing.T) {
 	amy.ok("release", id)
 	amy.untilState(id, "SUCCEEDED")
 	if out := amy.ok("logs", id); !strings.HasPrefix(out, id+" 1 [there] []\n") || strings.HasSuffix(out, dir) {
-		t.Errorf("logs %q", out)
+		t.Errorf("logs: got %q, want a scratch directory", out)
 	}
 	if _, err := os.Stat(filepath.Join(dir+".gone", "out-"+id+".txt")); err == nil {
-		t.Error("the output file is there")
+		t.Error("the output file exists, want none")
 	}
-	// without #SBATCH lines the task is as it was
+	// without #SBATCH lines there is no Slurm behaviour
 	if err := os.WriteFile(filepath.Join(dir+".gone", "plain.sh"), []byte("echo \"[$1] [$SLURM_JOB_ID]\"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	amy.verbDir = dir + ".gone"
 	if r := amy.fails(2, []string{"plain.sh does not begin with #!", "--upload plain.sh -- bash plain.sh"}, "run", "plain.sh"); r.stdout != "" {
-		t.Errorf("refused, but %q", r.stdout)
+		t.Errorf("refused: got output %q, want none", r.stdout)
 	}
 	if out := amy.ok("run", "--upload", "plain.sh", "--", "bash", "plain.sh", "x"); out != "[x] []" {
-		t.Errorf("what the error told to write: %q", out)
+		t.Errorf("the command that the error gives: got %q, want %q", out, "[x] []")
 	}
 }

@@ -2,7 +2,7 @@
 
 package e2e
 
-// One local user takes all that a daemon gives, and another one goes on working.
+// One local user takes everything that a daemon gives, and another user goes on working.
 
 import (
 	"bytes"
@@ -24,10 +24,10 @@ import (
 	"time"
 )
 
-// greedy is the uid of the user who takes all.
+// greedy is the uid of the user who takes everything.
 const greedy = 23456
 
-// dialAs connects to the socket as another user: the kernel notes the user of the thread that connects.
+// dialAs connects to the socket as another user: the kernel takes the user of the thread that connects.
 func (d *daemon) dialAs(uid int) (net.Conn, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -65,7 +65,7 @@ func (d *daemon) runs(n int, what string) []time.Duration {
 	for range n {
 		r := d.muster("run", "--", "true")
 		if r.code != 0 {
-			d.t.Errorf("%s: another user's run: exit %d, %s", what, r.code, r.stderr)
+			d.t.Errorf("%s: another user's run: exit %d, want 0: %s", what, r.code, r.stderr)
 		}
 		took = append(took, r.took)
 	}
@@ -89,8 +89,8 @@ func (d *daemon) memory() int64 {
 	return pages * int64(os.Getpagesize())
 }
 
-// TestStreamsOfOneUser has a user open event streams until no more are given, and try 10,000 times more.
-func TestStreamsOfOneUser(t *testing.T) {
+// TestStreamsOfOneUserAreBounded has a user open event streams until no more are given, and then try 10,000 times.
+func TestStreamsOfOneUserAreBounded(t *testing.T) {
 	asRoot(t)
 	d := newDaemon(t, "amy", "--gpus", "none").start()
 	d.runs(10, "idle")
@@ -113,7 +113,7 @@ func TestStreamsOfOneUser(t *testing.T) {
 		status, text, body := open()
 		if body == nil {
 			if status != http.StatusTooManyRequests || !containsAll(text, []string{"streams", strconv.Itoa(greedy)}) {
-				t.Errorf("with %d streams open the next is refused with %d %s", held, status, text)
+				t.Errorf("with %d open streams the next one: got %d %s, want 429 with the user", held, status, text)
 			}
 			break
 		}
@@ -121,7 +121,7 @@ func TestStreamsOfOneUser(t *testing.T) {
 		held++
 	}
 	if held < 256 {
-		t.Errorf("a user alone gets %d streams", held)
+		t.Errorf("got %d streams for one user alone, want at least 256", held)
 	}
 	d.user = &syscall.Credential{Uid: greedy, Gid: greedy}
 	d.fails(125, []string{"too many: user 23456 has 256 of 512 open streams"}, "run", "--", "true")
@@ -145,16 +145,16 @@ func TestStreamsOfOneUser(t *testing.T) {
 	}
 	trying.Wait()
 	if more.Load() > 0 {
-		t.Errorf("%d of the attempts got a stream", more.Load())
+		t.Errorf("got %d streams more, want 0", more.Load())
 	}
 	if grown := d.memory() - before; grown > 128<<20 {
-		t.Errorf("the daemon grew by %d MiB", grown>>20)
+		t.Errorf("the daemon grew by %d MiB, want at most 128", grown>>20)
 	}
 }
 
-// TestSlowReadersOfOneUser has a user open event streams, read none of them, and submit jobs, each of which is an event on
-// each stream.
-func TestSlowReadersOfOneUser(t *testing.T) {
+// TestSlowReadersOfOneUserCostLittle has a user open event streams, read none of them, and submit jobs, each of which is an event
+// on each stream.
+func TestSlowReadersOfOneUserCostLittle(t *testing.T) {
 	asRoot(t)
 	d := newDaemon(t, "amy", "--gpus", "none").start()
 	attacker := d.clientAs(greedy)
@@ -162,18 +162,18 @@ func TestSlowReadersOfOneUser(t *testing.T) {
 	for range 200 {
 		resp, err := attacker.Get("http://muster/v1/events")
 		if err != nil || resp.StatusCode != http.StatusOK {
-			t.Fatalf("%+v, %v", resp, err)
+			t.Fatalf("got %+v, %v, want 200", resp, err)
 		}
 		defer resp.Body.Close()
 	}
 	for range 2000 {
 		if text, err := postTo(attacker, "/v1/jobs", `{"command":["true"],"hold":true}`); err != nil || !strings.Contains(text, `"id":"`) {
-			t.Fatalf("submit: %v, %s", err, text)
+			t.Fatalf("submit: got %v, %s, want an id", err, text)
 		}
 	}
 	d.runs(10, "200 slow readers")
 	if grown := d.memory() - before; grown > 192<<20 {
-		t.Errorf("the daemon grew by %d MiB", grown>>20)
+		t.Errorf("the daemon grew by %d MiB, want at most 192", grown>>20)
 	}
 }
 
@@ -188,8 +188,8 @@ func postTo(c *http.Client, path, body string) (string, error) {
 	return string(text), err
 }
 
-// TestHalfOpenRequests has a user hold thousands of connections on which no request is ever complete.
-func TestHalfOpenRequests(t *testing.T) {
+// TestHalfOpenRequestsKeepNobodyOut has a user hold thousands of connections whose requests are never complete.
+func TestHalfOpenRequestsKeepNobodyOut(t *testing.T) {
 	asRoot(t)
 	d := newDaemon(t, "amy", "--gpus", "none")
 	d.args, d.program = append([]string{"--nofile=4096:4096", d.program}, d.args...), "prlimit"
@@ -231,12 +231,12 @@ func TestHalfOpenRequests(t *testing.T) {
 	}
 	d.runs(10, "half-open connections")
 	if grown := d.memory() - before; grown > 128<<20 {
-		t.Errorf("the daemon grew by %d MiB", grown>>20)
+		t.Errorf("the daemon grew by %d MiB, want at most 128", grown>>20)
 	}
 }
 
-// TestSlowUploads has a user send lists of files that take forever.
-func TestSlowUploads(t *testing.T) {
+// TestSlowUploadsKeepNobodyOut has a user send lists of files without end.
+func TestSlowUploadsKeepNobodyOut(t *testing.T) {
 	asRoot(t)
 	d := newDaemon(t, "amy", "--gpus", "none").start()
 	attacker := d.clientAs(greedy)
@@ -276,7 +276,7 @@ func TestSlowUploads(t *testing.T) {
 	for range 5 {
 		r := d.muster("run", "--upload", file, "--", "wc", "-c", "data")
 		if r.code != 0 || !strings.HasPrefix(r.stdout, "4000") {
-			t.Errorf("another user's upload: exit %d\n%s%s", r.code, r.stdout, r.stderr)
+			t.Errorf("another user's upload: exit %d, want 0 and 4000\n%s%s", r.code, r.stdout, r.stderr)
 		}
 		t.Logf("another user's upload and run took %s", r.took.Round(time.Millisecond))
 		if err := os.WriteFile(file, bytes.Repeat([]byte(strconv.FormatInt(time.Now().UnixNano()%9000+1000, 10)), 1000), 0o644); err != nil { //nolint:gosec // likewise
@@ -285,7 +285,7 @@ func TestSlowUploads(t *testing.T) {
 	}
 }
 
-// trickle is a body of which a little arrives at a time.
+// trickle is a body that arrives a little at a time.
 type trickle struct {
 	ctx   context.Context //nolint:containedctx // of one request
 	begun *atomic.Int64
@@ -304,8 +304,8 @@ func (b *trickle) Read(p []byte) (int, error) {
 	return copy(p, "slow"), nil
 }
 
-// TestQuestionsOfOneUser has a user ask as fast as 64 clients can.
-func TestQuestionsOfOneUser(t *testing.T) {
+// TestRequestsOfOneUserKeepNobodyOut has a user send requests as fast as 64 clients can.
+func TestRequestsOfOneUserKeepNobodyOut(t *testing.T) {
 	asRoot(t)
 	d := newDaemon(t, "amy", "--gpus", "none").start()
 	attacker := d.clientAs(greedy)
@@ -313,7 +313,7 @@ func TestQuestionsOfOneUser(t *testing.T) {
 	for range 300 {
 		text, err := postTo(attacker, "/v1/jobs", `{"command":["true"],"hold":true}`)
 		if err != nil || !strings.Contains(text, `"id":"`) {
-			t.Fatalf("submit: %v, %s", err, text)
+			t.Fatalf("submit: got %v, %s, want an id", err, text)
 		}
 		_, id, _ = strings.Cut(text, `"id":"`)
 		id, _, _ = strings.Cut(id, `"`)

@@ -2,7 +2,7 @@
 
 package e2e
 
-// The story of a job, forgetting it, and looking for nodes anew.
+// The history of a job, forgetting it, and querying nodes again.
 
 import (
 	"encoding/json"
@@ -35,8 +35,8 @@ func (d *daemon) asks(method, path, body string) (status int, text string) {
 	return resp.StatusCode, string(all)
 }
 
-// TestStoryOfAJob follows a job that is held, fails and is run again, at another daemon and over a kill of its owner.
-func TestStoryOfAJob(t *testing.T) {
+// TestHistoryOfAJobIsCompleteUntilForgotten follows a job that is held, fails and runs again, at another daemon and after a kill of its owner.
+func TestHistoryOfAJobIsCompleteUntilForgotten(t *testing.T) {
 	t.Parallel()
 	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "4", "--default-time", "90m").start()
 	ben := newDaemon(t, "ben", "--gpus", "none", "--no-worker").start(amy.invite().flags()...)
@@ -45,7 +45,7 @@ func TestStoryOfAJob(t *testing.T) {
 
 	id := amy.ok("submit", "--hold", "--", "sh", "-c", "exit 3")
 	if text := amy.ok("show", id); !strings.Contains(text, "at most 1h30m (the default)") {
-		t.Errorf("the default time limit is not told:\n%s", text)
+		t.Errorf("show: want the default time limit, got\n%s", text)
 	}
 	amy.ok("release", id)
 	amy.fails(3, nil, "wait", id)
@@ -61,7 +61,7 @@ func TestStoryOfAJob(t *testing.T) {
 		for _, e := range l.Items {
 			words = append(words, string(e.Kind))
 			if e.At == nil || e.At.Before(last) {
-				t.Errorf("%s is at %v, after %s", e.Kind, e.At, last)
+				t.Errorf("%s is at %v, want after %s", e.Kind, e.At, last)
 				continue
 			}
 			last = *e.At
@@ -70,12 +70,12 @@ func TestStoryOfAJob(t *testing.T) {
 	}
 	want := "submitted released placed started ended requeued placed started ended ended"
 	if got := kinds(ben); got != want {
-		t.Errorf("ben tells %s", got)
+		t.Errorf("history at ben: got %s, want %s", got, want)
 	}
 	amy.kill()
 	amy.start()
 	if got := kinds(amy); got != want {
-		t.Errorf("after a restart: %s", got)
+		t.Errorf("history after a restart: got %s, want %s", got, want)
 	}
 
 	waits := amy.ok("submit", "-c", "4", "--retries", "9", "--", "sh", "-c", "test $MUSTER_ATTEMPT -ge 4")
@@ -83,21 +83,21 @@ func TestStoryOfAJob(t *testing.T) {
 	running := amy.ok("submit", "--", "sleep", "300")
 	for _, job := range []string{id, waits} {
 		if status, _ := ben.asks("DELETE", "/v1/jobs/"+job, ""); status != 204 {
-			t.Errorf("forget %s: %d", job, status)
+			t.Errorf("forget %s: status %d, want 204", job, status)
 		}
 		amy.fails(1, []string{"not found"}, "show", job)
 	}
 	if status, text := ben.asks("DELETE", "/v1/jobs/"+running, ""); status != 409 || !strings.Contains(text, "muster cancel") {
-		t.Errorf("forget a running job: %d %s", status, text)
+		t.Errorf("forget a running job: got %d %s, want 409 and the verb", status, text)
 	}
 	if text := amy.ok("audit", "--action", "forget"); strings.Count(text, "forget") < 2 {
-		t.Errorf("the audit log has\n%s", text)
+		t.Errorf("the audit log: want both acts, got\n%s", text)
 	}
 	big := amy.ok("submit", "-c", "4", "--", "true")
 	status, text := ben.asks("POST", "/v1/schedule", "{}")
 	var d api.Looked
 	if err := json.Unmarshal([]byte(text), &d); status != 200 || err != nil || len(d.Waiting) != 1 || string(d.Waiting[0].Job) != big || d.Waiting[0].Reason == "" {
-		t.Errorf("schedule: %d %s", status, text)
+		t.Errorf("schedule: got %d %s, want the reason of the large job", status, text)
 	}
 	amy.ok("cancel", running)
 	amy.ok("wait", big)

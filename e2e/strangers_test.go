@@ -33,7 +33,7 @@ func (d *daemon) exits(words ...string) {
 	}
 }
 
-func TestTokens(t *testing.T) {
+func TestInvalidTokensAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, transport := range []string{"tcp", "quic"} {
 		t.Run(transport, func(t *testing.T) {
@@ -73,9 +73,9 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// TestNoInvitation checks that a daemon cannot join with addresses but no token, or with the credential of another
+// TestDaemonWithoutAnInvitationCannotJoin checks that a daemon cannot join with addresses but no token, or with the credential of another
 // cluster.
-func TestNoInvitation(t *testing.T) {
+func TestDaemonWithoutAnInvitationCannotJoin(t *testing.T) {
 	t.Parallel()
 	for _, transport := range []string{"tcp", "quic"} {
 		t.Run(transport, func(t *testing.T) {
@@ -97,7 +97,7 @@ func TestNoInvitation(t *testing.T) {
 	}
 }
 
-func TestRevokedPeer(t *testing.T) {
+func TestRevokedPeerIsOut(t *testing.T) {
 	t.Parallel()
 	for _, transport := range []string{"tcp", "quic"} {
 		t.Run(transport, func(t *testing.T) {
@@ -121,8 +121,8 @@ func TestRevokedPeer(t *testing.T) {
 	}
 }
 
-// TestRevokedWithInvited revokes an inviter with its guests, and lets it back in. The inviter cannot put the founder out.
-func TestRevokedWithInvited(t *testing.T) {
+// TestRevokedInviterIsRestoredWithItsGuests revokes an inviter with its guests, and restores it. The inviter cannot revoke the founder.
+func TestRevokedInviterIsRestoredWithItsGuests(t *testing.T) {
 	t.Parallel()
 	amy := newDaemon(t, "amy", "--gpus", "none").start()
 	ben := newDaemon(t, "ben", "--gpus", "none").start(amy.invite("--roles", "worker,scheduler,inviter").flags()...)
@@ -138,7 +138,7 @@ func TestRevokedWithInvited(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out := amy.ok("peers"); strings.Contains(out, "REVOKED") {
-		t.Errorf("nobody is revoked: %s", out)
+		t.Errorf("peers: got a revoked one, want none: %s", out)
 	}
 	amy.ok("peers", "--revoke", "ben", "--with-invited", "--reason", "stolen")
 	amy.untilNodes(1)
@@ -162,7 +162,7 @@ func TestRevokedWithInvited(t *testing.T) {
 		}
 	}
 	if !listed {
-		t.Errorf("ben is not listed as revoked: %+v", out)
+		t.Errorf("ben is not listed as revoked: got %+v", out)
 	}
 	amy.ok("peers", "--restore", "ben")
 	for _, d := range []*daemon{amy, ben, cat} {
@@ -170,9 +170,9 @@ func TestRevokedWithInvited(t *testing.T) {
 	}
 }
 
-// TestRawClient checks that a libp2p program without a credential can open only hello and join, and is disconnected
+// TestClientWithoutACredentialIsCutOff checks that a libp2p program without a credential can open only hello and join, and is disconnected
 // after five seconds.
-func TestRawClient(t *testing.T) {
+func TestClientWithoutACredentialIsCutOff(t *testing.T) {
 	t.Parallel()
 	amy := newDaemon(t, "amy", "--gpus", "none").start()
 	inv := amy.invite()
@@ -201,7 +201,7 @@ func TestRawClient(t *testing.T) {
 				"/libp2p/circuit/relay/0.2.0/hop": false, "/libp2p/autonat/2/dial-request": false, "/ipfs/kad/1.0.0": false,
 			} {
 				if got := opens(ctx, t, h.Network(), *addr, id); got != served {
-					t.Errorf("%s: served is %v, want %v", id, got, served)
+					t.Errorf("%s: got served %v, want %v", id, got, served)
 				}
 			}
 			conn, err := h.Network().DialPeer(ctx, addr.ID)
@@ -252,11 +252,11 @@ func opens(ctx context.Context, t *testing.T, n network.Network, to peer.AddrInf
 	return multistream.SelectProtoOrFail(id, s) == nil
 }
 
-func TestInvitationLine(t *testing.T) {
+func TestInvitationLineKeepsTheTokenInAVariable(t *testing.T) {
 	amy := newDaemon(t, "amy", "--gpus", "none").start()
 	line := amy.ok("invite")
 	if !strings.HasPrefix(line, "MUSTER_TOKEN=muster1-") || !strings.Contains(line, " muster daemon --bootstrap /ip4/127.0.0.1/") || strings.Contains(line, "--token") {
-		t.Errorf("invite prints %q", line)
+		t.Errorf("invite: got %q, want the token in a variable, and the command", line)
 	}
 	if _, err := multiaddr.NewMultiaddr(amy.invite().Bootstrap[0]); err != nil {
 		t.Error(err)

@@ -111,7 +111,7 @@ func (m machine) ok(args ...string) string {
 	m.t.Helper()
 	out, err := m.command(args...).CombinedOutput()
 	if err != nil {
-		m.t.Fatalf("%q: %v\n%s", args, err, out)
+		m.t.Fatalf("%q: got %v, want no error\n%s", args, err, out)
 	}
 	return strings.TrimSpace(string(out))
 }
@@ -146,14 +146,14 @@ func (m machine) journal() string {
 	return m.ok("journalctl", "--no-pager", "-o", "cat", "-u", "muster")
 }
 
-// confined checks what the unit takes from the daemon, and that tasks miss nothing: their mounts are those of the host.
+// confined checks what the unit denies the daemon, and that tasks lack nothing: their mounts are those of the host.
 func (m machine) confined() {
 	m.t.Helper()
 	pid := m.ok("systemctl", "show", "-p", "MainPID", "--value", "muster")
 	const sysctl = "/proc/sys/net/ipv4/ip_default_ttl"
 	for _, script := range []string{"echo 64 > " + sysctl, "cat /dev/kmsg", "touch /usr/bin/x"} {
 		if out, err := m.command("nsenter", "-t", pid, "-m", "--", "timeout", "5", "sh", "-c", script).CombinedOutput(); err == nil {
-			m.t.Errorf("the daemon may %s: %s", script, out)
+			m.t.Errorf("the daemon may %s: got %s, want an error", script, out)
 		}
 	}
 	kept := m.ok("grep", "CapBnd", "/proc/"+pid+"/status")
@@ -187,19 +187,19 @@ func (m machine) confined() {
 			continue
 		}
 		if out, err := m.command(append(c.by, "muster", "run", "--", "sh", "-c", c.script)...).CombinedOutput(); err != nil {
-			m.t.Errorf("%s: %v: %s", c.why, err, out)
+			m.t.Errorf("%s: got %v, want no error: %s", c.why, err, out)
 		}
 	}
-	// A container without root mounts a /proc of its own, which the kernel refuses where parts of /proc are hidden.
+	// A container without root mounts its own /proc, which the kernel refuses where parts of /proc are hidden.
 	const rootless = "unshare --user --map-root-user --mount --pid --fork --mount-proc true"
 	if err := m.command(append(asUser, "sh", "-c", rootless)...).Run(); err != nil {
 		m.t.Logf("containers without root: not even without muster here: %v", err)
 	} else if out, err := m.command(append(asUser, "muster", "run", "--", "sh", "-c", rootless)...).CombinedOutput(); err != nil {
-		m.t.Errorf("containers without root: %v: %s", err, out)
+		m.t.Errorf("containers without root: got %v, want no error: %s", err, out)
 	}
 }
 
-func TestServiceUnderSystemd(t *testing.T) {
+func TestServiceWorksUnderSystemd(t *testing.T) {
 	m := bootSystemd(t)
 	install := exec.Command("make", "install", "DESTDIR="+m.root)
 	install.Dir = ".."
@@ -214,7 +214,7 @@ func TestServiceUnderSystemd(t *testing.T) {
 	state := func() string { return m.ok("muster", "show", id, "--json") }
 	m.eventually("the task runs", func() bool { return strings.Contains(state(), `"state": "RUNNING"`) })
 	if doctor := m.ok("muster", "doctor"); !strings.Contains(doctor, "this daemon is its main process, reports its state to /run/systemd/notify, watchdog 3s") {
-		t.Errorf("doctor: %s", doctor)
+		t.Errorf("doctor: got %s, want the socket and the watchdog", doctor)
 	}
 
 	m.confined()
@@ -222,7 +222,7 @@ func TestServiceUnderSystemd(t *testing.T) {
 	m.ok("systemctl", "reload", "muster")
 	m.eventually("the label has changed", func() bool { return strings.Contains(m.ok("muster", "nodes"), "rack=r2") })
 	if log := m.journal(); !strings.Contains(log, "needs a restart\" setting=cpus") {
-		t.Errorf("the log does not say that cpus needs a restart:\n%s", log)
+		t.Errorf("log: want that cpus needs a restart, got\n%s", log)
 	}
 
 	m.ok("systemctl", "restart", "muster")
@@ -233,16 +233,16 @@ func TestServiceUnderSystemd(t *testing.T) {
 	m.eventually("the watchdog has ended a daemon that hangs", func() bool { return strings.Contains(m.ok("systemctl", "show", "-p", "NRestarts", "muster"), "=2") })
 	m.eventually("it is ready again", func() bool { return m.command("systemctl", "is-active", "--quiet", "muster").Run() == nil })
 	if log := m.journal(); strings.Contains(log, "left-over process") {
-		t.Errorf("systemd found the runner in the service's cgroup:\n%s", log)
+		t.Errorf("systemd found the runner in the service's cgroup:\n%s\nwant a text without %q", log, "left-over process")
 	}
 
 	m.ok("touch", "/go")
 	var exit *exec.ExitError
 	if err := m.command("muster", "wait", id).Run(); !errors.As(err, &exit) || exit.ExitCode() != 7 {
-		t.Errorf("wait: %v, want exit code 7\n%s", err, state())
+		t.Errorf("wait: got %v, want exit code 7\n%s", err, state())
 	}
 	if doc := state(); !strings.Contains(doc, `"attempt": 1`) {
-		t.Errorf("it did not run exactly once: %s", doc)
+		t.Errorf("got %s, want one attempt", doc)
 	}
 	m.ok("systemctl", "stop", "muster")
 }

@@ -53,7 +53,7 @@ func (p pane) tmux(args ...string) (string, error) {
 	return string(out), err
 }
 
-// keys presses keys, by the names that tmux has for them.
+// keys presses keys, by their names in tmux.
 func (p pane) keys(names ...string) {
 	p.t.Helper()
 	if out, err := p.tmux(append([]string{"send-keys"}, names...)...); err != nil {
@@ -88,10 +88,10 @@ func (p pane) shows(words ...string) {
 	})
 }
 
-// colour matches what sets a colour of letters; 39 is that of the terminal.
+// colour matches a sequence that sets a colour of letters; 39 is that of the terminal.
 var colour = regexp.MustCompile(`\x1b\[[0-9;]*3[0-8]m`)
 
-func TestTop(t *testing.T) {
+func TestTopShowsTheClusterAndEndsCleanly(t *testing.T) {
 	t.Parallel()
 	amy, ben, _ := three(t)
 	g := newGate(t)
@@ -105,7 +105,7 @@ func TestTop(t *testing.T) {
 	p.resize(200, 60)
 	p.shows("MODEL", "h100-80gb (sim)", "0B/80GiB", "HELD BY")
 	if screen, _ := p.tmux("capture-pane", "-p", "-e"); colour.MatchString(screen) {
-		t.Errorf("colours with NO_COLOR: %q", screen)
+		t.Errorf("got colours with NO_COLOR: %q", screen)
 	}
 	p.resize(60, 20)
 	p.shows("needs 80×24", "60×20", "not", "train")
@@ -157,15 +157,15 @@ func TestTop(t *testing.T) {
 
 	once := amy.ok("top", "--once", "--node", "cat")
 	if !strings.Contains(once, "\n cat ") || strings.Contains(once, "\n amy ") || !strings.Contains(once, "no answer from ben") || strings.Contains(once, "\x1b") {
-		t.Errorf("one frame:\n%s", once)
+		t.Errorf("one frame: want cat without amy, got\n%s", once)
 	}
 	amy.fails(2, []string{"--once"}, "top")
 	amy.fails(2, []string{"200ms"}, "top", "--once", "--refresh", "0.1")
 	amy.fails(1, []string{"nowhere"}, "top", "--once", "--node", "nowhere")
 }
 
-// SIGINT is for the verb that has the terminal, and top may see it only after that verb has ended: top outlives it.
-func TestTopSignals(t *testing.T) {
+// SIGINT is for the verb that has the terminal, and top may see it only after that verb has ended: top survives it.
+func TestTopOutlivesInterruptedVerbs(t *testing.T) {
 	t.Parallel()
 	amy := newDaemon(t, "amy", "--gpus", "none").start()
 	id := strings.TrimSpace(amy.ok("submit", "-J", "train", "--", "sh", "-c", "echo step one; sleep 600"))

@@ -79,7 +79,7 @@ func newDevCluster(t *testing.T, hosts int) *devCluster {
 	return c
 }
 
-// nowhere takes what nobody reads.
+// nowhere discards what is written.
 type nowhere struct{}
 
 func (nowhere) Write(b []byte) (int, error) { return len(b), nil }
@@ -110,7 +110,7 @@ func numberOf(name string) int {
 	return n
 }
 
-// machines returns the hosts as a simulation takes them.
+// machines returns the hosts in the form that a simulation takes.
 func (c *devCluster) machines() []load.Machine {
 	var all []load.Machine
 	for _, n := range c.nodes {
@@ -142,7 +142,7 @@ func (c *devCluster) submit(ctx context.Context, owner int, x *load.Job) (submit
 }
 
 // settled is for how long the daemons of a simulation have had their sessions when it begins. Renewals of leases are
-// counted from then on, so the real ones wait as long.
+// counted from then on, so the real daemons wait as long.
 const settled = 8 * time.Second
 
 // replay submits the jobs at their times, to the owners in turn, and kills a host. It returns the jobs, when all began,
@@ -241,7 +241,7 @@ func (c *devCluster) untilEnded(jobs []submitted, within time.Duration) []api.Jo
 				c.t.Fatal(err)
 			}
 			if docs[i] = j; !j.Ended() {
-				if left++; left > 40 { // the others are looked at next time
+				if left++; left > 40 { // the others are checked next time
 					break
 				}
 			}
@@ -254,7 +254,7 @@ func (c *devCluster) untilEnded(jobs []submitted, within time.Duration) []api.Jo
 	return docs
 }
 
-// note is what an attempt of a task has noted when it began.
+// note is what an attempt of a task has written when it began.
 type note struct {
 	at      time.Time
 	machine int
@@ -270,12 +270,12 @@ func (c *devCluster) noteOf(id job.ID, task, attempt int) (n note, begun bool) {
 	}
 	lines := strings.Split(string(text), "\n")
 	if err != nil || len(lines) != 3 {
-		c.t.Fatalf("note of %s.%d.%d: %v, %q", id, task, attempt, err, text)
+		c.t.Fatalf("note of %s.%d.%d: got %v, %q, want 3 lines", id, task, attempt, err, text)
 	}
 	n.at, err = time.Parse(time.RFC3339Nano, lines[0])
 	n.machine = slices.IndexFunc(c.sockets, func(s string) bool { return strings.HasPrefix(lines[1], strings.TrimSuffix(s, ".sock")+"/") })
 	if err != nil || n.machine < 0 {
-		c.t.Fatalf("note of %s.%d.%d: %v, %q", id, task, attempt, err, text)
+		c.t.Fatalf("note of %s.%d.%d: got %v, %q, want its node", id, task, attempt, err, text)
 	}
 	for i, g := range c.nodes[n.machine].GPUs {
 		if slices.Contains(strings.Split(lines[2], ","), g.UUID) {

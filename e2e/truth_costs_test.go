@@ -2,7 +2,7 @@
 
 package e2e
 
-// What the steps of a real cluster cost, measured on it for the simulation.
+// The costs of the steps of a real cluster, measured on it for the simulation.
 
 import (
 	"fmt"
@@ -46,8 +46,8 @@ func (ts times) around(mean time.Duration) sim.Range {
 // probes is how many tasks are told to end.
 const probes = 10
 
-// measure returns what the steps cost, and how much longer than asked for a task runs. Most of it is measured while the
-// load runs, when the machine is as busy as it is then. Nothing of it contains a time in which a job waits for room.
+// measure returns the costs of the steps, and how much longer a task runs than it asked for. Most of it is measured
+// while the load runs, with the machine as busy as it is then. None of the times includes waiting for free capacity.
 func (c *devCluster) measure(l *truthLoad, jobs []submitted, docs []api.Job, owners []int) (costs sim.Costs, longer time.Duration) {
 	c.t.Helper()
 	var commits, asks, starts, rests, ends times
@@ -77,9 +77,10 @@ func (c *devCluster) measure(l *truthLoad, jobs []submitted, docs []api.Job, own
 		ends = append(ends, doc.EndedAt.Sub(told))
 	}
 	syncs := syncTimes(c.t, filepath.Dir(c.sockets[0]))
-	commit := max(commits.mean()-asks.mean(), syncs.mean()) // what a submission takes that another request does not
+	commit := max(commits.mean()-asks.mean(), syncs.mean()) // the additional time of a submission over another request
 	costs.Sync, costs.Commit, costs.End = syncs.around(syncs.mean()), commits.around(commit), ends.around(ends.mean())
-	// From the submission of a job that comes alone to its start are two entries of the journal, one write of the worker, and the rest.
+	// The time from the submission of a single job to its start consists of two entries of the journal, one write of
+	// the worker, and the rest.
 	costs.Start = starts.around(starts.mean() - 2*commit - syncs.mean())
 	c.t.Logf("measured: submit %v, another request %v, submit to start %v, sync %v, end %v, a task runs %v longer", commits.mean(), asks.mean(), starts.mean(), syncs.mean(), ends.mean(), rests.mean())
 	return costs, rests.mean()

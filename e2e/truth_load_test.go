@@ -2,7 +2,7 @@
 
 package e2e
 
-// The load that real daemons and simulated ones get: first jobs that come one after the other, then many at once.
+// The load of real daemons and simulated ones: first jobs that come one after the other, then many at once.
 
 import (
 	"fmt"
@@ -17,20 +17,21 @@ import (
 const (
 	truthGPUs = 2 // of each host, as `muster dev` has them
 	truthCPUs = 4
-	// apart is the time between two events of the first jobs. It is long beside what a daemon takes for an event.
+	// apart is the time between two events of the first jobs. It is long compared with the time that a daemon takes for
+	// an event.
 	apart = 200 * time.Millisecond
-	// pressure is how much GPU time the other jobs ask for, over that of the cluster while they arrive.
+	// pressure is the ratio of the GPU time that the other jobs ask for to that of the cluster while they arrive.
 	pressure = 3
 )
 
 // truthLoad is the jobs of one run. CPUs are whole ones, as daemons count them.
 type truthLoad struct {
 	jobs  []load.Job
-	first int           // jobs that come one after the other, to a cluster with room
+	first int           // jobs that come one after the other, to a cluster with free capacity
 	dies  time.Duration // when a host dies
 }
 
-// newTruthLoad draws n jobs for so many hosts.
+// newTruthLoad draws n jobs for this number of hosts.
 func newTruthLoad(seed uint64, n, hosts int) truthLoad {
 	chance := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // repeatable
 	l := truthLoad{first: max(8, n/12)}
@@ -90,7 +91,7 @@ func truthWidth(s *job.Spec) float64 {
 func truthJob(chance *rand.Rand, i, kind, hosts int) load.Job {
 	s := job.DefaultSpec()
 	s.Name = fmt.Sprintf("job-%03d", i)
-	s.Lease = job.Duration(job.MinLease) // what runs on a host that dies begins again half a minute later
+	s.Lease = job.Duration(job.MinLease) // a task of a host that dies begins again half a minute later
 	class := ""
 	switch kind % 20 {
 	case 0, 5, 9, 13:
@@ -101,7 +102,7 @@ func truthJob(chance *rand.Rand, i, kind, hosts int) load.Job {
 		class, s.Resources.GPUs = "several GPUs", 2
 	case 4, 17:
 		class, s.Nodes, s.Resources.GPUs = "gang", 2+chance.IntN(max(1, min(2, hosts/3))), 1
-		s.Policy = "pack" // topology would go by round trips, which differ on loopback from run to run
+		s.Policy = "pack" // topology would depend on round trips, which differ on loopback from run to run
 	default:
 		class, s.Resources.GPUs = "one GPU", 1
 	}

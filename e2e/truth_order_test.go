@@ -2,7 +2,7 @@
 
 package e2e
 
-// Where a job starts in the same situation in two runs, it must be placed in the same way.
+// A job that starts in the same situation in two runs must be placed in the same way.
 
 import (
 	"cmp"
@@ -15,11 +15,11 @@ import (
 	"github.com/musterhq/muster/internal/sim/record"
 )
 
-// quiet is for how long nothing else may have happened before the event that a start follows. All daemons know then what
-// has happened.
+// quiet is for how long nothing else may have happened before the event that a start follows. After that time all
+// daemons know what has happened.
 const quiet = 50 * time.Millisecond
 
-// happening is something that happens in a run, in the order of its time.
+// happening is an event of a run, in the order of time.
 type happening struct {
 	at    time.Duration
 	job   int
@@ -29,7 +29,7 @@ type happening struct {
 
 const dies record.Kind = "dies"
 
-// waits is the state of a job that waits.
+// waits is the state of a waiting job.
 const waits = "waits"
 
 // start is how a job was placed, and in which situation.
@@ -39,9 +39,9 @@ type start struct {
 	alone     bool // no other job waited
 }
 
-// starts returns the first start of each job, by its index, if the situation was clear: one event led to it, before that
-// it was quiet, and no other job started at the same time. A situation is what has been submitted, where everything runs,
-// and what waits.
+// starts returns the first start of each job, by its index, if the situation was clear: one event led to it, before
+// that it was quiet, and no other job started at the same time. A situation is what has been submitted, where
+// everything runs, and what waits.
 func starts(l *load.Load, log record.Log, died time.Duration) map[int]start {
 	all := []happening{{at: died, kind: dies}}
 	for i := range l.Jobs {
@@ -83,7 +83,7 @@ func starts(l *load.Load, log record.Log, died time.Duration) map[int]start {
 	return found
 }
 
-// others says whether another job waits.
+// others reports whether another job waits.
 func others(state []string, job int) bool {
 	for i, s := range state {
 		if s == waits && i != job {
@@ -96,8 +96,8 @@ func others(state []string, job int) bool {
 // comparison counts the jobs that started in the same situation in two runs.
 type comparison struct {
 	alone, among             int          // while no other job waited, and while some did
-	aloneDiffer, amongDiffer []string     // of these, which were placed in another way
-	jobs, jobsDiffer         map[int]bool // of those alone, the jobs
+	aloneDiffer, amongDiffer []string     // those of them that were placed in another way
+	jobs, jobsDiffer         map[int]bool // the jobs of those that started alone
 }
 
 func (c *comparison) add(l *load.Load, real, simulated map[int]start) {
@@ -121,7 +121,7 @@ func (c *comparison) add(l *load.Load, real, simulated map[int]start) {
 	}
 }
 
-// places are hosts and devices in words. Which member of a gang is where follows from which host answered first.
+// places are hosts and devices in words. Which member of a gang is where depends on which host answered first.
 func places(alloc []record.Alloc) string {
 	var all []string
 	for _, a := range alloc {

@@ -2,7 +2,7 @@
 
 package e2e
 
-// What happened on real daemons, as the records that a simulation writes, so that both are counted in the same way.
+// The events of real daemons, in the form of the records of a simulation, so that both are counted in the same way.
 
 import (
 	"cmp"
@@ -24,7 +24,7 @@ type seen struct {
 	alloc        []record.Alloc
 }
 
-// records returns what happened to the jobs, from begun on. A host died at a time.
+// records returns what happened to the jobs, from begun on. A host died at a given time.
 func (c *devCluster) records(jobs []submitted, docs []api.Job, begun time.Time, victim int, died time.Time) record.Log {
 	c.t.Helper()
 	var all record.Log
@@ -34,7 +34,7 @@ func (c *devCluster) records(jobs []submitted, docs []api.Job, begun time.Time, 
 	}
 	for i, doc := range docs {
 		if doc.State != job.Succeeded {
-			c.t.Errorf("job %d, %s, is %s: %s", i, doc.ID, doc.State, doc.Reason)
+			c.t.Errorf("job %d, %s, is %s: got %s, want SUCCEEDED", i, doc.ID, doc.State, doc.Reason)
 		}
 		attempts := c.attempts(&doc, jobs[i].owner)
 		for _, n := range slices.Sorted(maps.Keys(attempts)) {
@@ -60,7 +60,7 @@ func (c *devCluster) records(jobs []submitted, docs []api.Job, begun time.Time, 
 	return all
 }
 
-// attempts returns the attempts of a job by their numbers. An attempt is left out of which no member has begun.
+// attempts returns the attempts of a job by their numbers. An attempt of which no member has begun is left out.
 func (c *devCluster) attempts(doc *api.Job, owner int) map[int]*seen {
 	c.t.Helper()
 	all := map[int]*seen{}

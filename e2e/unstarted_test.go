@@ -16,7 +16,7 @@ import (
 	"github.com/musterhq/muster/api"
 )
 
-// limitRunners lets the runners of the daemon open no more descriptors than they have open.
+// limitRunners allows the runners of the daemon no more descriptors than they have open.
 func (d *daemon) limitRunners() {
 	d.t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*")
@@ -58,6 +58,6 @@ func TestTasksOfAHostWithoutDescriptorsRunElsewhere(t *testing.T) {
 	}
 	ben.untilNode("amy", "paused", func(n api.Node) bool { return strings.Contains(n.Detail, "it could not start") })
 	if text := amy.log(); !strings.Contains(text, "too many open files") {
-		t.Errorf("the log of the host does not say why it could not start tasks:\n%s", text)
+		t.Errorf("log of the host: want too many open files, got\n%s", text)
 	}
 }

@@ -2,7 +2,8 @@
 
 package e2e
 
-// A daemon on a data directory of the version before: its jobs go on, and new ones are of a group that it has founded.
+// A daemon on a data directory of the version before: its jobs go on, and new jobs belong to a group that it has
+// founded.
 
 import (
 	"io"
@@ -18,8 +19,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// The jobs of root in testdata/data-before.tar.gz, the database and the key of a daemon of the version before: one that ran,
-// one that was submitted with the idempotency key "again", one that is held, and one that depends on it.
+// The jobs of root in testdata/data-before.tar.gz, the database and the key of a daemon of the version before: one that
+// ran, one that was submitted with the idempotency key "again", one that is held, and one that depends on it.
 const (
 	ranBefore   = "pa5wexchwf-a3m7p0nz1g5vg"
 	keyedBefore = "ydf41t3kpv-a3m7p0nz1g5vg"
@@ -63,15 +64,15 @@ func (d *daemon) submitKeyed(key, body string) string {
 	return string(text)
 }
 
-// TestDataDirectoryOfTheVersionBefore starts such a daemon twice. All verbs work on the jobs of before and on new ones, also
-// at another daemon, and jobs of the two groups depend on each other.
-func TestDataDirectoryOfTheVersionBefore(t *testing.T) {
+// TestDataDirectoryOfTheVersionBeforeWorks starts such a daemon twice. All verbs work on the earlier jobs and on new ones,
+// also at another daemon, and jobs of the two groups depend on each other.
+func TestDataDirectoryOfTheVersionBeforeWorks(t *testing.T) {
 	t.Parallel()
 	asRoot(t)
 	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "4").unpack("data-before.tar.gz").start()
 	group := job.ID(amy.ok("submit", "--hold", "--", "true")).Group()
 	if group.OfVersionBefore() || !job.ID(heldBefore).Group().OfVersionBefore() {
-		t.Errorf("the group of new jobs is %s", group)
+		t.Errorf("the group of new jobs is %s, want one of this version", group)
 	}
 	amy.kill()
 	amy.start()
@@ -79,7 +80,7 @@ func TestDataDirectoryOfTheVersionBefore(t *testing.T) {
 	amy.untilNodes(2)
 	after := amy.ok("submit", "-d", "afterok:"+heldBefore, "--", "echo", "after")
 	if job.ID(after).Group() != group {
-		t.Errorf("after a restart the group of new jobs is %s, it was %s", job.ID(after).Group(), group)
+		t.Errorf("after a restart the group of new jobs is %s, want %s", job.ID(after).Group(), group)
 	}
 	for _, d := range []*daemon{amy, ben} {
 		all := d.ok("jobs", "--all", "--jsonl")
@@ -89,17 +90,17 @@ func TestDataDirectoryOfTheVersionBefore(t *testing.T) {
 			}
 		}
 		if j := d.show(ranBefore); j.State != job.Succeeded {
-			t.Errorf("at %s %s is %s", d.name, ranBefore, j.State)
+			t.Errorf("at %s %s is %s, want SUCCEEDED", d.name, ranBefore, j.State)
 		}
 	}
 	if answer := amy.submitKeyed("again", `{"command":["true"],"name":"keyed"}`); !strings.Contains(answer, keyedBefore) {
-		t.Errorf("with the key of a job of before: %s", answer)
+		t.Errorf("with the key of an earlier job: got %s, want that job", answer)
 	}
 	if answer := amy.submitKeyed("again", `{"command":["false"]}`); !strings.Contains(answer, keyedBefore) || strings.Contains(answer, `"state"`) {
-		t.Errorf("another job with that key: %s", answer)
+		t.Errorf("another job with that key: got %s, want an error with the earlier job", answer)
 	}
 	if answer := amy.submitKeyed("new", `{"command":["true"]}`); !strings.Contains(answer, group.String()) {
-		t.Errorf("with a new key: %s", answer)
+		t.Errorf("with a new key: got %s, want a job of the new group", answer)
 	}
 
 	waits := make(chan result, 2)
@@ -108,21 +109,21 @@ func TestDataDirectoryOfTheVersionBefore(t *testing.T) {
 	}
 	select {
 	case r := <-waits:
-		t.Fatalf("wait returns while the jobs wait: %+v", r)
+		t.Fatalf("wait returned while the jobs wait: %+v", r)
 	case <-time.NewTimer(time.Second).C:
 	}
 	ben.ok("release", heldBefore)
 	for range 2 {
 		if r := <-waits; r.code != 0 {
-			t.Errorf("wait: %+v", r)
+			t.Errorf("wait: got %+v, want exit code 0", r)
 		}
 	}
 	if out := ben.ok("logs", heldBefore); out != "later" {
-		t.Errorf("output of the job of before: %q", out)
+		t.Errorf("output of the earlier job: got %q, want %q", out, "later")
 	}
 	ben.ok("requeue", ranBefore)
 	amy.untilState(ranBefore, "SUCCEEDED")
-	// A job of before runs on another host too, which believes the proof of that time.
+	// An earlier job runs on another host too, which accepts the proof of that time.
 	amy.ok("node", "drain", "amy")
 	amy.ok("requeue", keyedBefore)
 	amy.until(keyedBefore, "its end on ben", func(j api.Job) bool { return j.State == job.Succeeded && j.Tasks[0].Node == "ben" })
@@ -130,9 +131,9 @@ func TestDataDirectoryOfTheVersionBefore(t *testing.T) {
 	ben.untilState(ben.ok("submit", "-w", "amy", "--", "true"), "SUCCEEDED")
 }
 
-// TestDataDirectoryTwoVersionsBack starts a daemon on jobs of a group that nothing proves. It says so in one line, and what is
-// on disk stays as it was.
-func TestDataDirectoryTwoVersionsBack(t *testing.T) {
+// TestDataDirectoryTwoVersionsBackIsRefused starts a daemon on jobs of a group that nothing proves. It says so in one line, and
+// the data on disk stays unchanged.
+func TestDataDirectoryTwoVersionsBackIsRefused(t *testing.T) {
 	asRoot(t)
 	t.Parallel()
 	amy := newDaemon(t, "amy", "--gpus", "none").unpack("db-drawn.tar.gz")
@@ -140,7 +141,7 @@ func TestDataDirectoryTwoVersionsBack(t *testing.T) {
 		from := amy.launch()
 		<-amy.done
 		if line := amy.waitLog(from, "jobs …-edqcwdpsz7fqj"); !containsAll(line, []string{"nothing in it was changed", "another data directory"}) {
-			t.Errorf("it says %q", line)
+			t.Errorf("got the line %q, want that nothing was changed, and what to do", line)
 		}
 	}
 }

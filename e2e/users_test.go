@@ -2,7 +2,7 @@
 
 package e2e
 
-// Whose jobs a host runs, and as whom: users that it does not know, root, and requests over TCP.
+// Whose jobs a host runs, and as which user: users that it does not know, root, and requests over TCP.
 
 import (
 	"fmt"
@@ -34,14 +34,14 @@ func knowing(t *testing.T, accounts string) []string {
 	return []string{"unshare", "-m", "sh", "-c", "mount --bind " + file + ` /etc/passwd && exec "$@"`, "sh"}
 }
 
-// TestWhoseJobsAHostRuns checks that no job goes to a host that does not know its user, or that takes none of root. It then
-// checks what is told at once while hosts are silent.
-func TestWhoseJobsAHostRuns(t *testing.T) {
+// TestHostRunsJobsOfUsersItKnows checks that no job goes to a host that does not know its user, or that runs no jobs of root.
+// It then checks what is answered at once while hosts are silent.
+func TestHostRunsJobsOfUsersItKnows(t *testing.T) {
 	asRoot(t)
 	known := knowing(t, "eve:x:2001:2001::/:/bin/sh\n")
 	amy := newDaemonAt(t, known, "127.0.0.1", "amy", "--gpus", "none", "--no-worker").start()
 	inv := amy.invite("--uses", "2")
-	newDaemon(t, "ben", "--gpus", "none", "--cpus", "2", "--allow-root=false").start(inv.flags()...) // fits best
+	newDaemon(t, "ben", "--gpus", "none", "--cpus", "2", "--allow-root=false").start(inv.flags()...) // it fits best
 	cat := newDaemonAt(t, known, "127.0.0.1", "cat", "--gpus", "none", "--cpus", "4").start(inv.flags()...)
 	amy.untilNodes(3)
 	if err := os.Chmod(cat.dir, 0o711); err != nil { //nolint:gosec // so that the task's user reaches its directory
@@ -51,41 +51,41 @@ func TestWhoseJobsAHostRuns(t *testing.T) {
 	amy.user = eve
 	for range 3 {
 		if out := amy.ok("run", "--", "id", "-un"); out != "eve" {
-			t.Errorf("the task ran as %q", out)
+			t.Errorf("the task ran as %q, want %q", out, "eve")
 		}
 	}
 	if out := amy.ok("offers"); !strings.Contains(out, "ben: has no user eve") || !strings.Contains(out, "cat") {
-		t.Errorf("offers:\n%s", out)
+		t.Errorf("offers: want that ben has no user eve, got\n%s", out)
 	}
 	amy.fails(3, []string{"user: eve", "ben: has no user eve"}, "submit", "-w", "ben", "--", "true")
 	amy.user = nil
 	if out := amy.ok("run", "--", "id", "-un"); out != "root" {
-		t.Errorf("the task ran as %q", out)
+		t.Errorf("the task ran as %q, want %q", out, "root")
 	}
 	if out := amy.ok("offers"); !strings.Contains(out, "ben: runs no jobs of root") {
-		t.Errorf("offers:\n%s", out)
+		t.Errorf("offers: want that ben runs no jobs of root, got\n%s", out)
 	}
 	amy.fails(3, []string{"user: root", "ben: runs no jobs of root"}, "submit", "-w", "ben", "--", "true")
 
 	cat.kill()
 	for _, args := range [][]string{{"submit", "--cpus", "64", "--", "true"}, {"submit", "--cpus", "64", "--array", "0-9", "--", "true"}} {
-		if r := amy.fails(3, []string{"cpus: 64"}, args...); r.took > 4*time.Second { // 1.1 s on a host that has nothing else to do; before it was 5 s
-			t.Errorf("%v took %s", args, r.took)
+		if r := amy.fails(3, []string{"cpus: 64"}, args...); r.took > 4*time.Second { // 1.1 s on an idle host; before it was 5 s
+			t.Errorf("%v took %s, want at most 4 s", args, r.took)
 		}
 	}
 	if r := amy.muster("node", "show", "cat"); r.code != 0 || r.took > 4*time.Second || !strings.Contains(r.stdout, "does not answer") {
-		t.Errorf("node show: %+v", r)
+		t.Errorf("node show: got %+v, want in time that it does not answer", r)
 	}
 	amy.ok("submit", "--cpus", "4", "--hold", "--", "true") // as long as it is only silent
 	amy.ok("peers", "--revoke", "cat")
 	amy.fails(3, []string{"cpus: 4", "met by 0 of 2 nodes"}, "submit", "--cpus", "4", "--", "true")
 	if out := amy.ok("offers", "--cpus", "4"); strings.Contains(out, "cat") {
-		t.Errorf("offers after the revocation:\n%s", out)
+		t.Errorf("offers after the revocation: want them without cat, got\n%s", out)
 	}
 }
 
-// inDirectory returns a command that runs another one on a host whose directory service knows the user dora, who is in no
-// file: systemd's NSS module, which glibc's getent asks.
+// inDirectory returns a command that runs another one on a host whose directory service knows the user dora, who is in
+// no file: systemd's NSS module, which glibc's getent asks.
 func inDirectory(t *testing.T) []string {
 	t.Helper()
 	dir := t.TempDir()
@@ -103,9 +103,9 @@ func inDirectory(t *testing.T) []string {
 	return with
 }
 
-// TestUsersOfADirectoryService checks that jobs run as users who are in no file of the host. The program of the runner
+// TestUsersOfADirectoryServiceRunJobs checks that jobs run as users who are in no file of the host. The program of the runner
 // cannot ask a directory service itself.
-func TestUsersOfADirectoryService(t *testing.T) {
+func TestUsersOfADirectoryServiceRunJobs(t *testing.T) {
 	asRoot(t)
 	amy := newDaemonAt(t, inDirectory(t), "127.0.0.1", "amy", "--gpus", "none", "--cpus", "2").start()
 	if err := os.Chmod(amy.dir, 0o711); err != nil { //nolint:gosec // so that the task's user reaches its directory
@@ -113,18 +113,18 @@ func TestUsersOfADirectoryService(t *testing.T) {
 	}
 	amy.user = &syscall.Credential{Uid: 2002, Gid: 2002}
 	if out := amy.ok("run", "--", "sh", "-c", "echo $(id -u) $(id -g) $USER $HOME"); out != "2002 2002 dora /tmp" {
-		t.Errorf("the task ran as %q", out)
+		t.Errorf("the task ran as %q, want %q", out, "2002 2002 dora /tmp")
 	}
 	id := amy.ok("submit", "--", "sleep", "600")
 	amy.untilState(id, "RUNNING")
 	if out := amy.ok("exec", id, "--", "id", "-u"); out != "2002" {
-		t.Errorf("exec ran as %q", out)
+		t.Errorf("exec ran as %q, want %q", out, "2002")
 	}
 	amy.ok("cancel", id)
 }
 
-// TestJobsOverTCP checks as whom requests over TCP act at a daemon of root.
-func TestJobsOverTCP(t *testing.T) {
+// TestJobsOverTCPRunAsTheConfiguredUser checks as which user requests over TCP act at a daemon of root.
+func TestJobsOverTCPRunAsTheConfiguredUser(t *testing.T) {
 	asRoot(t)
 	token := filepath.Join(t.TempDir(), "token")
 	write(t, token, "0123456789abcdef\n")
@@ -139,10 +139,10 @@ func TestJobsOverTCP(t *testing.T) {
 	amy.fails(1, []string{"http-user"}, over("submit", "--", "true")...)
 	amy.fails(125, []string{"http-user"}, over("run", "--", "true")...)
 	if out := amy.ok("jobs", "--all", "-q"); out != "" {
-		t.Errorf("jobs were accepted: %s", out)
+		t.Errorf("jobs were accepted: got %s, want an empty text", out)
 	}
 	if out := amy.muster("doctor"); !strings.Contains(out.stdout, "--http-user") {
-		t.Errorf("doctor:\n%s", out.stdout)
+		t.Errorf("doctor: want the option, got\n%s", out.stdout)
 	}
 	amy.kill()
 	if err := os.Chmod(amy.dir, 0o711); err != nil { //nolint:gosec // so that the task's user reaches its directory
@@ -150,7 +150,7 @@ func TestJobsOverTCP(t *testing.T) {
 	}
 	amy.start("--http-user", "nobody")
 	if out := amy.ok(over("run", "--", "id", "-un")...); out != "nobody" {
-		t.Errorf("the task ran as %q", out)
+		t.Errorf("the task ran as %q, want %q", out, "nobody")
 	}
 	amy.kill()
 	amy.launch("--http-user", "no-such-user-here")

@@ -43,10 +43,10 @@ type viewer struct {
 	base string
 
 	mu   sync.Mutex
-	said []string // guarded by mu: errors of pages, and reports of what their policy forbids
+	said []string // guarded by mu: errors of pages, and reports of policy violations
 }
 
-// front serves the dashboard of a daemon to a browser, with the rights of the daemon's socket. It lets everybody in.
+// front serves the dashboard of a daemon to a browser, with the rights of the daemon's socket. It accepts everybody.
 func (d *daemon) front() string {
 	d.t.Helper()
 	proxy := &httputil.ReverseProxy{
@@ -73,7 +73,7 @@ func (d *daemon) front() string {
 			ui.Serve(w, r)
 		case r.URL.Path == "/v1/tickets":
 			w.WriteHeader(http.StatusCreated)
-			_, _ = io.WriteString(w, `{"ticket": "any"}`) // the proxy asks for none
+			_, _ = io.WriteString(w, `{"ticket": "any"}`) // the proxy needs none
 		default:
 			proxy.ServeHTTP(w, r)
 		}
@@ -115,7 +115,7 @@ func browse(t *testing.T, base string, width, height int) *viewer {
 	return b
 }
 
-// hear notes what a page writes to the console as an error, and what the browser has to say about it. An answer of the
+// hear records what a page writes to the console as an error, and what the browser reports about it. An answer of the
 // daemon that is not a success is no error of the page.
 func (b *viewer) hear(e any) {
 	said := ""
@@ -248,7 +248,7 @@ func (b *viewer) keep(name string) {
 	}
 }
 
-// enter gives a token to the page, and waits for what it shows then.
+// enter gives a token to the page, and waits for what the page shows then.
 func (b *viewer) enter(token, then string) {
 	b.t.Helper()
 	b.open("/")
@@ -260,7 +260,7 @@ func (b *viewer) enter(token, then string) {
 	b.shows(then)
 }
 
-// axe returns the script that looks for what keeps people out: of npm's axe-core, from MUSTER_AXE or fetched with npm.
+// axe returns the script that finds accessibility faults: npm's axe-core, from MUSTER_AXE or fetched with npm.
 func axe(t *testing.T) string {
 	t.Helper()
 	path := os.Getenv("MUSTER_AXE")
@@ -280,12 +280,12 @@ func axe(t *testing.T) string {
 	return string(script)
 }
 
-// accessible fails the test for what axe finds in the page.
+// accessible fails the test for each fault that axe finds in the page.
 func (b *viewer) accessible(script string) {
 	b.t.Helper()
 	b.run("load axe", chromedp.Evaluate[chromedp.Void](script+";0"))
 	found := evalIn[string](b, `axe.run(document, {resultTypes: ['violations']}).then((r) => r.violations.map((v) => v.id + ': ' + v.nodes.map((n) => n.target.join(' ') + ' ' + n.failureSummary).join('; ')).join('\n'))`)
 	if found != "" {
-		b.t.Errorf("axe, on %s: %s", evalIn[string](b, "location.pathname"), found)
+		b.t.Errorf("axe, on %s: want no faults, got %s", evalIn[string](b, "location.pathname"), found)
 	}
 }

@@ -2,7 +2,7 @@
 
 package e2e
 
-// What waits: large jobs of one user, and how many of them.
+// Waiting jobs: large jobs of one user, and the limit of their number.
 
 import (
 	"context"
@@ -30,7 +30,7 @@ const (
 	mostRestarted = 60e6
 )
 
-// largeSpec has a script of 900 KB that does not compress, and tells its number.
+// largeSpec has a script of 900 KB that does not compress, and prints its number.
 func largeSpec(n int) job.Spec {
 	rng := rand.New(rand.NewPCG(1, uint64(n))) //nolint:gosec // to be repeated
 	var b strings.Builder
@@ -79,23 +79,24 @@ func TestLargeJobsWaitOnDisk(t *testing.T) {
 	again := memory(t, cat, "VmRSS") - idle
 	t.Logf("%d jobs took %.0f MB, after a restart of %s %.0f MB", largeJobs, grown/1e6, took.Round(time.Millisecond), again/1e6)
 	if grown > mostWaiting || again > mostRestarted {
-		t.Errorf("%d jobs of %d KB that wait take %.0f MB of memory, and after a restart %.0f MB", largeJobs, largeScript>>10, grown/1e6, again/1e6)
+		t.Errorf("%d waiting jobs of %d KB take %.0f MB of memory, want at most %.0f, and after a restart %.0f MB, want at most %.0f", largeJobs, largeScript>>10, grown/1e6, mostWaiting/1e6, again/1e6, mostRestarted/1e6)
 	}
 	for _, i := range []int{0, 7, largeJobs - 1} {
 		id := string(ids[i])
 		if got := cat.show(id); got.Spec == nil || got.Spec.Script != largeSpec(i).Script {
-			t.Errorf("show does not tell the script of job %d", i)
+			t.Errorf("show has another script for job %d", i)
 		}
 		cat.ok("release", id)
 		cat.untilState(id, "SUCCEEDED")
 		if out := cat.ok("logs", id); out != fmt.Sprintf("this is job %d", i) {
-			t.Errorf("job %d wrote %q", i, out)
+			t.Errorf("job %d wrote %q, want its number", i, out)
 		}
 	}
 }
 
-// One user may have so much waiting, and is told what to do. Others and operators are not affected.
-func TestPendingJobsOfOneUser(t *testing.T) {
+// The number of waiting jobs of one user is limited, and the error says what to do. Others and operators are not
+// affected.
+func TestPendingJobsOfOneUserAreLimited(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs several users")
 	}
@@ -114,16 +115,16 @@ func TestPendingJobsOfOneUser(t *testing.T) {
 	}
 	for range 2 {
 		if out, code := submit(nobody, "--", "true"); code != 0 {
-			t.Fatalf("%d: %s", code, out)
+			t.Fatalf("exit %d, want 0: %s", code, out)
 		}
 	}
 	out, code := submit(nobody, "--", "true")
 	if code == 0 || strings.Contains(out, "\n") || !strings.Contains(out, "2 jobs, and 2 are the most (limits.per_user: pending_jobs); cancel some") {
-		t.Errorf("one job too many: %d, %s", code, out)
+		t.Errorf("one job too many: exit %d, %s, want a refusal with the limit", code, out)
 	}
 	for _, uid := range []uint32{4243, 0, 0, 0} {
 		if out, code := submit(uid, "--", "true"); code != 0 {
-			t.Errorf("user %d: %d, %s", uid, code, out)
+			t.Errorf("user %d: exit %d, want 0: %s", uid, code, out)
 		}
 	}
 }

@@ -102,14 +102,15 @@ func TestJobForTwoGPUsKeepsItsPlace(t *testing.T) {
 	for i, j := range later.jobs {
 		doc := j.at.untilState(j.id, "SUCCEEDED")
 		if doc.Tasks[0].StartedAt.Before(*first) {
-			t.Errorf("small job %d started %s before the job for two GPUs", i+1, first.Sub(*doc.Tasks[0].StartedAt))
+			t.Errorf("small job %d started %s before the job for two GPUs, want after it", i+1, first.Sub(*doc.Tasks[0].StartedAt))
 		}
 	}
 }
 
-// TestJobForTwoGPUsInAStream: small jobs of 36 s each, without time limits, would never leave both GPUs free. What is free
-// is kept for the job for both in turns: the second one begins 80 s after the job, and is longer than a small job runs.
-func TestJobForTwoGPUsInAStream(t *testing.T) {
+// TestJobForTwoGPUsStartsInAStreamOfSmallJobs has small jobs of 36 s each, without time limits, that would never leave both GPUs free.
+// Free GPUs are kept for the job for both in turns: the second turn begins 80 s after the job, and is longer than a
+// small job runs.
+func TestJobForTwoGPUsStartsInAStreamOfSmallJobs(t *testing.T) {
 	atFullSize(t)
 	amy, ben := twoGPUs(t, "--set-aside", "20s")
 	for _, seconds := range []string{"18", "36"} { // so that they never end at the same time
@@ -144,6 +145,6 @@ func TestJobForTwoGPUsInAStream(t *testing.T) {
 		}
 	}
 	if before > 8 {
-		t.Errorf("%d small jobs started before the job for two GPUs", before)
+		t.Errorf("%d small jobs started before the job for two GPUs, want at most 8", before)
 	}
 }

@@ -80,7 +80,7 @@ func TestStrangersBytesAreBounded(t *testing.T) {
 // TestHonestHostJoinsDuringAFlood has strangers hold as many connections as they get over simulated QUIC, in the network of
 // an honest host. The honest host joins within three seconds. It did so before there was a limited number of places for
 // strangers, too: the test guards that this limit does no harm. The flood that kept honest hosts out is in
-// TestHalfOpenConnections in e2e.
+// TestHalfOpenConnectionsKeepNobodyOut in e2e.
 func TestHonestHostJoinsDuringAFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nw := p2ptest.New(t, 2, p2ptest.Options{Strangers: 2})

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestDocumentIsUpToDate checks that the table in docs/benchmarks.md has the names, descriptions and aims of table.go.
-func TestDocumentIsUpToDate(t *testing.T) {
+// TestTableOfBenchmarksIsUpToDate checks that the table in docs/benchmarks.md has the names, descriptions and aims of table.go.
+func TestTableOfBenchmarksIsUpToDate(t *testing.T) {
 	text, err := os.ReadFile("../../docs/benchmarks.md")
 	if err != nil {
 		t.Fatal(err)
@@ -20,12 +20,12 @@ func TestDocumentIsUpToDate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got != string(text) {
-		t.Errorf("run `go run ./e2e/bench -only version -write docs/benchmarks.md`; the table should be\n%s", got)
+		t.Errorf("run `go run ./e2e/bench -only version -write docs/benchmarks.md`; want the table\n%s", got)
 	}
 }
 
-// TestDocumentReplacesRows checks that a measured figure replaces its row. A row that is missing is added in its place.
-func TestDocumentReplacesRows(t *testing.T) {
+// TestMeasuredFigureReplacesItsRow checks that a measured figure replaces its row. A row that is missing is added in its place.
+func TestMeasuredFigureReplacesItsRow(t *testing.T) {
 	r := newReport("a machine")
 	r.Date = time.Date(2026, 11, 22, 5, 0, 0, 0, time.UTC)
 	r.value("start", "p50", 2.84)
@@ -48,7 +48,7 @@ func TestDocumentReplacesRows(t *testing.T) {
 		t.Errorf("got %v\n%s\nwant\n%s", err, got, want)
 	}
 	if _, err := document(header+"| other | | | | | |\n", r); err == nil || !strings.Contains(err.Error(), `"other"`) {
-		t.Errorf("a row that no benchmark measures: %v", err)
+		t.Errorf("a row that no benchmark measures: got %v, want an error with it", err)
 	}
 
 	encoded, err := json.Marshal(r)
@@ -61,27 +61,27 @@ func TestDocumentReplacesRows(t *testing.T) {
 	}
 }
 
-// TestTable checks that each figure is complete and belongs to one benchmark, and that the output of Go benchmarks can
+// TestFiguresAreCompleteAndUnique checks that each figure is complete and belongs to one benchmark, and that the output of Go benchmarks can
 // be read.
-func TestTable(t *testing.T) {
+func TestFiguresAreCompleteAndUnique(t *testing.T) {
 	seen := map[string]bool{}
 	for _, f := range figures() {
 		if seen[f.Name] || f.Name == "" || f.What == "" || f.Unit == "" {
-			t.Errorf("figure %+v is incomplete, or its name is used twice", f)
+			t.Errorf("figure %+v: want a complete figure with a unique name", f)
 		}
 		seen[f.Name] = true
 	}
 	got, err := parse("goos: linux\nBenchmarkRaw   \t 100\t 678.5 ns/op\t 1474 syncs/s\nBenchmarkCommit/inflight=1 \t 1\t 2 ns/op\nPASS\n")
 	want := map[string]map[string]float64{"Raw": {"ns/op": 678.5, "syncs/s": 1474}, "Commit/inflight=1": {"ns/op": 2}}
 	if err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("parsed %v, %v, want %v", got, err, want)
+		t.Errorf("got %v, %v, want %v", got, err, want)
 	}
 }
 
-func TestNumber(t *testing.T) {
+func TestNumbersAreRounded(t *testing.T) {
 	for v, want := range map[float64]string{0.07: "0.07", 2.84: "2.84", 14.76: "14.8", 99.96: "100", 333.4: "333", 18257.6: "18,258", 1234567: "1,234,567", -7.42: "-7.42", -1234: "-1,234", 0: "0"} {
 		if got := number(v); got != want {
-			t.Errorf("%v is %q, want %q", v, got, want)
+			t.Errorf("number(%v) = %q, want %q", v, got, want)
 		}
 	}
 }

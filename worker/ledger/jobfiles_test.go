@@ -92,11 +92,11 @@ func TestJobFileIsWrittenOnce(t *testing.T) {
 	for n := range 10_000 {
 		c := l.files.changes([]contract.Record{held(n, f)}, nil)
 		if wrote := len(c.texts) > 0 && l.files.records[f.Digest()] == 0; wrote != (n == 0) {
-			t.Fatalf("record %d: the file is written: %v", n, wrote)
+			t.Fatalf("record %d: the file is written: got %v, want only with the first", n, wrote)
 		}
 		c.done()
 	}
 	if got := fmt.Sprint(slices.Collect(maps.Values(l.files.records))); got != "[10000]" {
-		t.Errorf("counts %s", got)
+		t.Errorf("counts: got %s, want %q", got, "[10000]")
 	}
 }

@@ -21,12 +21,12 @@ func TestUseAfterCloseIsAnError(t *testing.T) {
 	ledger := New(s)
 	closeStore(t, s)
 	if err := ledger.Save(nil, []job.Attempt{{Job: job.NewID(1, 1), N: 1}}, nil, true); !errors.Is(err, store.ErrClosed) {
-		t.Errorf("Save after Close = %v", err)
+		t.Errorf("Save after Close = %v, want store.ErrClosed", err)
 	}
 }
 
-// After any power cut the ledger holds what was last saved.
-func TestLedgerSurvives(t *testing.T) {
+// After any power cut the ledger has what was saved last.
+func TestLedgerSurvivesPowerCuts(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		fs := storetest.Disk()
 		want, claims := map[job.Attempt]contract.Record{}, map[job.Group]contract.Claim{}
@@ -75,7 +75,7 @@ func sameLedger(l *Ledger, want map[job.Attempt]contract.Record, claims map[job.
 		return err
 	}
 	if len(records) != len(want) || len(seen) != len(claims) {
-		return fmt.Errorf("%d records and %d claims, want %d and %d", len(records), len(seen), len(want), len(claims))
+		return fmt.Errorf("got %d records and %d claims, want %d and %d", len(records), len(seen), len(want), len(claims))
 	}
 	for _, r := range records {
 		if !reflect.DeepEqual(r, want[r.Attempt]) {
@@ -84,7 +84,7 @@ func sameLedger(l *Ledger, want map[job.Attempt]contract.Record, claims map[job.
 	}
 	for _, e := range seen {
 		if e != claims[e.Group] {
-			return fmt.Errorf("claim is %+v, want %+v", e, claims[e.Group])
+			return fmt.Errorf("claim: got %+v, want %+v", e, claims[e.Group])
 		}
 	}
 	return nil
@@ -99,6 +99,6 @@ func TestDamagedRecordIsReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := New(s).Load(); err == nil || !strings.Contains(err.Error(), string(id)) {
-		t.Errorf("Load of the ledger = %v", err)
+		t.Errorf("Load of the ledger = %v, want an error with the job", err)
 	}
 }
