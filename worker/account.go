@@ -12,11 +12,12 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/internal/fairshare"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/turn"
 )
 
 // account records what the host has, and what attempts and users hold of it.
 type account struct {
-	turn     *turn
+	turn     *turn.Turn
 	capacity capacity
 	quotas   quotas
 	meter    *meter
@@ -27,8 +28,8 @@ type account struct {
 	foreign  func() []contract.ForeignUse // what programs that muster did not start use of the devices
 }
 
-func newAccount(cfg *Config, t *turn) (*account, error) {
-	a := &account{turn: t, quotas: newQuotas(cfg.Limits, &t.timers, &t.now), meter: newMeter(cfg, t), holders: map[string]int{}, yields: map[int]yields{}, stale: true}
+func newAccount(cfg *Config, t *turn.Turn) (*account, error) {
+	a := &account{turn: t, quotas: newQuotas(cfg.Limits, t), meter: newMeter(cfg, t), holders: map[string]int{}, yields: map[int]yields{}, stale: true}
 	var err error
 	a.capacity, err = newCapacity(cfg.Profile)
 	return a, err
@@ -41,7 +42,7 @@ func (a *account) setProfile(p contract.Profile) error {
 	}
 	a.meter.has = offeredBy(p)
 	a.freeChanged()
-	a.turn.arbitrate = true
+	a.turn.Arbitrate()
 	return nil
 }
 
@@ -49,14 +50,14 @@ func (a *account) setProfile(p contract.Profile) error {
 func (a *account) setLimits(l Limits) {
 	a.quotas.set(l)
 	a.quotas.refusals.notifyAll()
-	a.turn.reopen()
+	a.turn.Reopen()
 }
 
 // hold allocates the resources of an offer to its attempt. It allocates all of them, or none and returns false.
 func (a *account) hold(m *contract.Offer, devices []string) bool {
 	need := a.capacity.allot(m.Need, devices)
 	if err := a.capacity.hold(m.Attempt, need, devices); err != nil {
-		a.turn.log(slog.LevelError, "chosen devices cannot be held", slog.String("attempt", m.Attempt.String()), slog.Any("error", err))
+		a.turn.Log(slog.LevelError, "chosen devices cannot be held", slog.String("attempt", m.Attempt.String()), slog.Any("error", err))
 		return false
 	}
 	a.count(fairshare.Account{User: m.User, Project: m.Project}, need, devices, 1)
@@ -75,7 +76,7 @@ func (a *account) adopt(rec contract.Record) error {
 func (a *account) release(rec *contract.Record) {
 	a.capacity.release(rec.Attempt, rec.Need, rec.Devices)
 	a.count(fairshare.Account{User: rec.User, Project: rec.Project}, rec.Need, rec.Devices, -1)
-	a.turn.arbitrate = true
+	a.turn.Arbitrate()
 }
 
 func (a *account) count(who fairshare.Account, need job.Resources, devices []string, sign int) {
@@ -90,7 +91,10 @@ func (a *account) count(who fairshare.Account, need job.Resources, devices []str
 }
 
 // freeChanged marks that what is free has changed.
-func (a *account) freeChanged() { a.stale, a.turn.announce = true, true }
+func (a *account) freeChanged() {
+	a.stale = true
+	a.turn.Announce()
+}
 
 // free returns what is free.
 func (a *account) free() contract.Free {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/leaseclock"
 )
 
 // arbitration is one pass over the queued offers in their order. An offer that fits gets a reservation, which outlasts
@@ -66,7 +67,7 @@ type decision struct {
 // decide decides one offer. here says that this host already has the offer's attempt.
 //
 // Resources are kept even for an offer whose wait is over, because its scheduler may be about to renew it.
-func (r *arbitration) decide(now Moment, o *offer, here bool) decision {
+func (r *arbitration) decide(now leaseclock.Moment, o *offer, here bool) decision {
 	m := &o.msg
 	if m.Epoch.Less(o.group.epoch) || o.key.peer != o.group.owner {
 		return decision{verdict: verdictStale}
@@ -101,7 +102,7 @@ func (r *arbitration) decide(now Moment, o *offer, here bool) decision {
 }
 
 // wait decides an offer that does not fit: it waits, unless its wait is over. waited says whether it has waited before.
-func (r *arbitration) wait(now Moment, o *offer, waited bool) decision {
+func (r *arbitration) wait(now leaseclock.Moment, o *offer, waited bool) decision {
 	d := decision{}
 	if now.Boot >= o.until {
 		d = decision{verdict: verdictDecline, why: job.Reason{Word: job.ReasonResources, Detail: r.missing(o.msg.Need)}}

@@ -13,6 +13,8 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/internal/fairshare"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/leaseclock"
+	"github.com/musterhq/muster/worker/turn"
 )
 
 // attempt is what a worker knows about one attempt at one task.
@@ -20,17 +22,17 @@ type attempt struct {
 	rec      contract.Record
 	phase    phase
 	group    *group
-	offer    *offer          // the offer that led to it; nil after a restart
-	dirty    bool            // rec is newer than on disk
-	saved    bool            // a version of rec is on disk, or may be
-	lapse    *timer          // ends the reservation
-	start    *contract.Start // the Start that waits in phase asked
-	known    bool            // the driver was asked to start it, maybe by an earlier run of the daemon
-	began    BootTime        // when the driver was asked to start it, then when its process began; 0 after a restart
-	told     uint64          // number of the newest event that was sent in this session
-	deadline BootTime        // when the driver ends it; 0: never, or not known after a restart
-	stop     *stopping       // nil: it was not told to end
-	detail   string          // what it waits for before it starts, for people
+	offer    *offer              // the offer that led to it; nil after a restart
+	dirty    bool                // rec is newer than on disk
+	saved    bool                // a version of rec is on disk, or may be
+	lapse    *turn.Timer         // ends the reservation
+	start    *contract.Start     // the Start that waits in phase asked
+	known    bool                // the driver was asked to start it, maybe by an earlier run of the daemon
+	began    leaseclock.BootTime // when the driver was asked to start it, then when its process began; 0 after a restart
+	told     uint64              // number of the newest event that was sent in this session
+	deadline leaseclock.BootTime // when the driver ends it; 0: never, or not known after a restart
+	stop     *stopping           // nil: it was not told to end
+	detail   string              // what it waits for before it starts, for people
 	stay
 
 	preemptible bool // account.yield counts it
@@ -47,7 +49,7 @@ type yielding struct {
 	offered  int // the level of its offer
 	width    int // by which its GPU-time grows; see contract.Width
 	work     contract.Work
-	relevel  *timer // when its level changes
+	relevel  *turn.Timer // when its level changes
 }
 
 // precedence returns the present precedence of the attempt. Only offers of a higher precedence may end it.
@@ -55,15 +57,15 @@ func (y *yielding) precedence() int { return contract.Precedence(y.priority, y.l
 
 // stay is how long an attempt holds what it has.
 type stay struct {
-	limit time.Duration // the longest time from the start of its process; 0: no limit is known
-	frees BootTime      // when it has released all of that, at the latest; 0: not known. See freedBy.
+	limit time.Duration       // the longest time from the start of its process; 0: no limit is known
+	frees leaseclock.BootTime // when it has released all of that, at the latest; 0: not known. See freedBy.
 }
 
 // stopping says that an attempt was told to end, and why.
 type stopping struct {
 	grace  time.Duration
 	reason string
-	retry  *timer // repeats a Stop that the driver could not take
+	retry  *turn.Timer // repeats a Stop that the driver could not take
 }
 
 // runs reports whether the attempt has a process or is about to get one.
@@ -80,9 +82,9 @@ func (a *attempt) lasting() bool {
 }
 
 // move changes the phase. A move that is not in the table is a bug, and is logged.
-func (a *attempt) move(t *turn, to phase) {
+func (a *attempt) move(t *turn.Turn, to phase) {
 	if !slices.Contains(moves[a.phase], to) {
-		t.log(slog.LevelError, "defect: illegal move of an attempt", slog.String("attempt", a.rec.Attempt.String()),
+		t.Log(slog.LevelError, "defect: illegal move of an attempt", slog.String("attempt", a.rec.Attempt.String()),
 			slog.String("from", a.phase.String()), slog.String("to", to.String()))
 	}
 	a.phase, a.rec.Phase = to, to.onDisk()
@@ -117,9 +119,9 @@ type offer struct {
 	key       offerKey
 	msg       contract.Offer
 	group     *group
-	submitted BootTime // when its job was submitted, from the job's age when the offer arrived
-	until     BootTime // how long it may wait
-	timer     *timer   // fires at until; nil: it has not had to wait yet
+	submitted leaseclock.BootTime // when its job was submitted, from the job's age when the offer arrived
+	until     leaseclock.BootTime // how long it may wait
+	timer     *turn.Timer         // fires at until; nil: it has not had to wait yet
 	state     offerState
 	standing  fairshare.Standing
 	turn      uint64 // when it got its turn, counted by the queue; 0: not yet
@@ -130,17 +132,17 @@ type offer struct {
 	told   forecast // the last one that was sent to its scheduler
 
 	// Of gangs only:
-	lead        uint64     // the earliest turn of this offer and of those after it by rank; 0: none
-	last        *offer     // the last one, by use, of this offer and those before it by rank
-	since       BootTime   // its first Commit; 0: there was none
-	conditional bool       // that Commit was a conditional one, and the offer is still queued
-	promised    []*attempt // the tasks that the conditional Commit named
-	firm        bool       // all members have committed: the promised tasks are to be ended, and no offer may revoke the reservation
+	lead        uint64              // the earliest turn of this offer and of those after it by rank; 0: none
+	last        *offer              // the last one, by use, of this offer and those before it by rank
+	since       leaseclock.BootTime // its first Commit; 0: there was none
+	conditional bool                // that Commit was a conditional one, and the offer is still queued
+	promised    []*attempt          // the tasks that the conditional Commit named
+	firm        bool                // all members have committed: the promised tasks are to be ended, and no offer may revoke the reservation
 }
 
 // booking is the time and the devices for which an offer is booked; zero if it is not.
 type booking struct {
-	at      BootTime
+	at      leaseclock.BootTime
 	devices []string
 }
 
@@ -160,17 +162,17 @@ type keptFor struct {
 	below  bool // it is kept only from offers of a lower priority
 	cpus   int
 	memory job.Size
-	milli  int      // thousandths of each of the devices
-	held   []string // UUIDs of the devices
-	until  BootTime // never: not known
-	starts bool     // the offer is booked for that time
+	milli  int                 // thousandths of each of the devices
+	held   []string            // UUIDs of the devices
+	until  leaseclock.BootTime // never: not known
+	starts bool                // the offer is booked for that time
 }
 
 // forecast is what is known of the start of an offer.
 type forecast struct {
 	offer     *offer
 	kind      forecastKind
-	at        BootTime
+	at        leaseclock.BootTime
 	elsewhere bool // nothing is kept for it, because another host has booked it
 }
 
@@ -190,19 +192,19 @@ func rank(a, b *offer) int {
 // group is what a worker knows about one journal group.
 type group struct {
 	id         job.Group
-	epoch      contract.Epoch // the newest of the owner
-	unsaved    bool           // epoch or owner is newer than on disk
-	owner      job.Peer       // the owner under epoch; empty after a restart with a ledger of an earlier version if no attempt has that epoch
-	bound      bool           // only the owner's commands count
-	used       BootTime       // when the owner last sent a command
-	lastOwner  job.Peer       // the newest owner that an attempt on disk names
-	wantedPeer job.Peer       // the peer with which a session is wanted for this group
-	resynced   bool           // resync was done in the present session with the owner
+	epoch      contract.Epoch      // the newest of the owner
+	unsaved    bool                // epoch or owner is newer than on disk
+	owner      job.Peer            // the owner under epoch; empty after a restart with a ledger of an earlier version if no attempt has that epoch
+	bound      bool                // only the owner's commands count
+	used       leaseclock.BootTime // when the owner last sent a command
+	lastOwner  job.Peer            // the newest owner that an attempt on disk names
+	wantedPeer job.Peer            // the peer with which a session is wanted for this group
+	resynced   bool                // resync was done in the present session with the owner
 
 	session session
-	late    []*attempt // attempts in phase asked that wait for a renewal
-	next    BootTime   // when the next Renew is due
-	timer   *timer     // fires at next
+	late    []*attempt          // attempts in phase asked that wait for a renewal
+	next    leaseclock.BootTime // when the next Renew is due
+	timer   *turn.Timer         // fires at next
 
 	refused []buried                 // attempts that were refused, the oldest first; some of them may have been dropped since
 	running map[job.Attempt]*attempt // started and not ended
@@ -212,7 +214,7 @@ type group struct {
 // buried is an attempt that was refused, and when.
 type buried struct {
 	attempt *attempt
-	at      BootTime
+	at      leaseclock.BootTime
 }
 
 // there reports whether the attempt still exists.
@@ -235,14 +237,14 @@ func newGroup(id job.Group) *group {
 type session struct {
 	id          contract.Session
 	live        bool
-	anchor      BootTime   // clock of the newest Renew that was answered
-	outstanding []BootTime // clocks of the unanswered Renews of this session
-	asked       BootTime   // clock of the newest Renew
+	anchor      leaseclock.BootTime   // clock of the newest Renew that was answered
+	outstanding []leaseclock.BootTime // clocks of the unanswered Renews of this session
+	asked       leaseclock.BootTime   // clock of the newest Renew
 }
 
 // holds reports whether the lease with the group is live. If the lease has run out, holds ends it for good. Every use of
 // the lease calls holds, because a timer might fire too late (R5).
-func (g *group) holds(now Moment) bool {
+func (g *group) holds(now leaseclock.Moment) bool {
 	s := &g.session
 	if s.live && now.Boot >= s.anchor.Add(SessionLease) {
 		s.live, s.id, s.outstanding = false, 0, nil
@@ -254,7 +256,7 @@ func (g *group) holds(now Moment) bool {
 // belongs to another session or to no unanswered Renew, or because the lease that it grants has run out. Deadlines count
 // from the time of the request (R3). An answer that this process read late, because it stood still, counts as if it had
 // been read in time.
-func (g *group) answered(now Moment, id contract.Session, clock BootTime) bool {
+func (g *group) answered(now leaseclock.Moment, id contract.Session, clock leaseclock.BootTime) bool {
 	s := &g.session
 	i := slices.Index(s.outstanding, clock)
 	if id != s.id || i < 0 || now.Boot >= clock.Add(SessionLease) {

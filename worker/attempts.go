@@ -12,12 +12,15 @@ import (
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/driver"
+	"github.com/musterhq/muster/worker/leaseclock"
+	"github.com/musterhq/muster/worker/turn"
 )
 
 // attempts holds the attempts that are reserved, run, or are not acknowledged yet.
 type attempts struct {
 	cfg      *Config
-	turn     *turn
+	turn     *turn.Turn
 	account  *account
 	health   *health
 	ledger   *ledger
@@ -51,10 +54,10 @@ func (s *attempts) tombstone(g *group, id job.Attempt, why string) {
 	a := s.by[id]
 	if a == nil {
 		if s.graves.ended(g) >= maxEnded {
-			s.dropOldest(g, s.turn.now+1)
+			s.dropOldest(g, s.turn.Now()+1)
 		}
 		if s.graves.ended(g) >= maxEnded || len(s.by) >= 2*MaxRecords {
-			s.turn.log(slog.LevelWarn, "refusal of an attempt not recorded: too many attempts", slog.String("peer", string(g.owner)), slog.String("attempt", id.String()))
+			s.turn.Log(slog.LevelWarn, "refusal of an attempt not recorded: too many attempts", slog.String("peer", string(g.owner)), slog.String("attempt", id.String()))
 			return
 		}
 		a = &attempt{group: g, phase: refused, rec: contract.Record{
@@ -81,32 +84,32 @@ func (s *attempts) refuse(a *attempt, why string) {
 	a.rec.Reason, a.rec.EventN = contract.Clip(why), 1
 	a.rec.Devices, a.rec.Milli, a.rec.File, a.rec.Gang, a.rec.Need = nil, 0, nil, nil, job.Resources{}
 	a.group.kept[a.rec.Attempt] = a
-	s.graves.add(a, s.turn.now)
+	s.graves.add(a, s.turn.Now())
 	s.sessions.update(a.group)
 	s.ledger.put(a)
-	s.turn.log(slog.LevelInfo, "attempt refused",
+	s.turn.Log(slog.LevelInfo, "attempt refused",
 		slog.String("peer", string(a.group.owner)), slog.String("attempt", a.rec.Attempt.String()), slog.String("reason", why))
 }
 
 // launch asks the driver to start the attempt. The record of the start is on disk.
-func (s *attempts) launch(now Moment, a *attempt) {
+func (s *attempts) launch(now leaseclock.Moment, a *attempt) {
 	a.move(s.turn, launched)
 	a.known, a.began = true, now.Boot
 	spec := a.rec.File.Spec()
 	spec.Resources = a.rec.Need
-	s.turn.out.Start = append(s.turn.out.Start, Task{
+	s.turn.Start(driver.Task{
 		Attempt: a.rec.Attempt, Spec: spec, Number: number(&a.rec), Index: indexOf(&a.rec), User: a.rec.User, Devices: a.rec.Devices,
 		Env: Environment(*s.cfg, a.rec), Hostfile: hostfile(s.cfg, &a.rec),
 		Deadline: a.deadline, Hold: a.rec.Hold,
 		TimeLimit: spec.TimeLimit.D(), Grace: spec.GraceOr(), Warning: spec.Warning(),
 	})
-	s.turn.log(slog.LevelDebug, "attempt starts",
+	s.turn.Log(slog.LevelDebug, "attempt starts",
 		slog.String("attempt", a.rec.Attempt.String()), slog.String("user", a.rec.User), slog.Any("devices", a.rec.Devices))
 }
 
 // end asks the driver to stop an attempt that was started. It does not wait for the disk, because stopping a task is
 // safe at any time.
-func (s *attempts) end(now Moment, a *attempt, grace time.Duration, reason string) {
+func (s *attempts) end(now leaseclock.Moment, a *attempt, grace time.Duration, reason string) {
 	if !a.runs() {
 		return
 	}
@@ -123,7 +126,7 @@ func (s *attempts) end(now Moment, a *attempt, grace time.Duration, reason strin
 	}
 	a.stop.grace = min(a.stop.grace, grace)
 	a.ends(now, a.stop.grace)
-	s.turn.stop(a.rec.Attempt, grace, a.stop.reason)
+	s.turn.Stop(a.rec.Attempt, grace, a.stop.reason)
 }
 
 // setPreemptible notes whether the attempt may be preempted now, by the spec of its job.
@@ -133,7 +136,7 @@ func (s *attempts) setPreemptible(a *attempt, spec job.Spec) {
 	}
 	if a.preemptible {
 		s.account.yield(a.priority, a.level, &a.rec, -1)
-		s.turn.timers.stop(a.relevel)
+		s.turn.Timers.Stop(a.relevel)
 		a.preemptible, a.yielding = false, yielding{}
 		return
 	}
@@ -147,55 +150,55 @@ func (s *attempts) setPreemptible(a *attempt, spec job.Spec) {
 
 // age sets the level of the attempt by how long it has run, and sets a timer for the next change of the level. It does
 // nothing if offers are ordered by age.
-func (s *attempts) age(now Moment, a *attempt) {
+func (s *attempts) age(now leaseclock.Moment, a *attempt) {
 	if !a.preemptible || a.work.By == contract.ByAge {
 		return
 	}
-	s.turn.timers.stop(a.relevel)
+	s.turn.Timers.Stop(a.relevel)
 	level, keeps := a.work.Present(a.offered, a.width, now.Boot.Sub(a.began))
 	if level != a.level {
 		s.account.yield(a.priority, a.level, &a.rec, -1)
 		a.level = level
 		s.account.yield(a.priority, a.level, &a.rec, 1)
-		s.turn.arbitrate = true
+		s.turn.Arbitrate()
 	}
 	if keeps > 0 {
-		a.relevel = s.turn.timers.set(now.Boot.Add(keeps), func(now Moment) { s.age(now, a) })
+		a.relevel = s.turn.Timers.Set(now.Boot.Add(keeps), func(now leaseclock.Moment) { s.age(now, a) })
 	}
 }
 
 // preempt ends an attempt so that it can run elsewhere. It has its grace to end, but at most Config.PreemptGrace. An attempt
 // that was told to end before keeps its first reason.
-func (s *attempts) preempt(now Moment, a *attempt, why string) {
+func (s *attempts) preempt(now leaseclock.Moment, a *attempt, why string) {
 	a.rec.Preempted = a.rec.Preempted || a.rec.Reason == ""
 	s.end(now, a, min(a.rec.File.Spec().GraceOr(), s.cfg.PreemptGrace), why)
 }
 
 // stopFailed repeats a Stop that the driver could not take, after retryStop.
-func (s *attempts) stopFailed(now Moment, id job.Attempt) {
+func (s *attempts) stopFailed(now leaseclock.Moment, id job.Attempt) {
 	a := s.by[id]
 	if a == nil || a.stop == nil {
 		return
 	}
-	s.turn.timers.stop(a.stop.retry)
-	a.stop.retry = s.turn.timers.set(now.Boot.Add(retryStop), func(Moment) {
+	s.turn.Timers.Stop(a.stop.retry)
+	a.stop.retry = s.turn.Timers.Set(now.Boot.Add(retryStop), func(leaseclock.Moment) {
 		if s.by[id] == a && a.runs() {
-			s.turn.stop(id, a.stop.grace, a.stop.reason)
+			s.turn.Stop(id, a.stop.grace, a.stop.reason)
 		}
 	})
 }
 
 // reported handles an event of the driver.
-func (s *attempts) reported(now Moment, e DriverEvent) {
+func (s *attempts) reported(now leaseclock.Moment, e driver.Event) {
 	a := s.by[e.Attempt]
 	if a == nil || !a.runs() && a.phase != completing {
 		s.stray(a, e)
 		return
 	}
 	switch e.Kind {
-	case DriverStarting:
+	case driver.Starting:
 		s.reports.detail(a, e.Detail)
-	case DriverStarted:
+	case driver.Started:
 		if a.rec.PID == 0 && a.rec.Exit == nil && e.PID > 0 {
 			a.rec.PID, a.rec.Isolation, a.rec.Started = e.PID, contract.Clip(e.Isolation), e.Began
 			if e.Began.IsZero() {
@@ -207,27 +210,27 @@ func (s *attempts) reported(now Moment, e DriverEvent) {
 			s.age(now, a)
 			s.ledger.put(a)
 		}
-	case DriverExited:
+	case driver.Exited:
 		e.Exit.Started = true
 		s.complete(now, a, e.Exit)
-	case DriverFailed:
+	case driver.Failed:
 		if a.rec.Exit == nil {
 			e.Exit.Started = false
 			exit := exitOf(now, a, e.Exit)
 			s.health.attribute(now, &a.rec, a.began, exit)
 			s.finish(now, a, exit)
 		}
-	case DriverLost:
+	case driver.Lost:
 		s.complete(now, a, lost(e.Exit.Reason))
 	}
 }
 
 // steady tells the breakers that the process of the attempt has begun, and again once it has run for fastFailure.
-func (s *attempts) steady(now Moment, a *attempt) {
+func (s *attempts) steady(now leaseclock.Moment, a *attempt) {
 	if !s.health.started(now, a.rec.Devices) {
 		return
 	}
-	s.turn.timers.set(now.Boot.Add(fastFailure), func(Moment) {
+	s.turn.Timers.Set(now.Boot.Add(fastFailure), func(leaseclock.Moment) {
 		if a.runs() {
 			s.health.held(a.began, a.rec.Devices)
 		}
@@ -236,14 +239,14 @@ func (s *attempts) steady(now Moment, a *attempt) {
 
 // stray handles an event about a task that should not run here. It stops such a task, because no owner would learn of
 // its end.
-func (s *attempts) stray(a *attempt, e DriverEvent) {
+func (s *attempts) stray(a *attempt, e driver.Event) {
 	switch e.Kind {
-	case DriverStarting, DriverStarted:
-		s.turn.log(slog.LevelWarn, "running task is not in the ledger, stopping it", slog.String("attempt", e.Attempt.String()))
-		s.turn.stop(e.Attempt, job.DefaultGrace, "not in the ledger")
-	case DriverExited, DriverFailed, DriverLost:
+	case driver.Starting, driver.Started:
+		s.turn.Log(slog.LevelWarn, "running task is not in the ledger, stopping it", slog.String("attempt", e.Attempt.String()))
+		s.turn.Stop(e.Attempt, job.DefaultGrace, "not in the ledger")
+	case driver.Exited, driver.Failed, driver.Lost:
 		if a == nil {
-			s.turn.out.Forget = append(s.turn.out.Forget, e.Attempt)
+			s.turn.Forget(e.Attempt)
 		}
 	}
 }
@@ -251,7 +254,7 @@ func (s *attempts) stray(a *attempt, e DriverEvent) {
 // adopted completes a restart. If an attempt runs according to the ledger but the driver does not know it, it has ended,
 // and its exit is lost. Or it never began, because the daemon ended after it had recorded the start and before it started
 // the task.
-func (s *attempts) adopted(now Moment, e Adopted) {
+func (s *attempts) adopted(now leaseclock.Moment, e Adopted) {
 	for _, a := range s.by {
 		a.readopt(now)
 	}
@@ -276,7 +279,7 @@ func (s *attempts) adopted(now Moment, e Adopted) {
 }
 
 // complete records that an attempt has no process left. Its devices become free once their memory is.
-func (s *attempts) complete(now Moment, a *attempt, exit job.Exit) {
+func (s *attempts) complete(now leaseclock.Moment, a *attempt, exit job.Exit) {
 	if a.rec.Exit != nil {
 		return
 	}
@@ -293,7 +296,7 @@ func (s *attempts) complete(now Moment, a *attempt, exit job.Exit) {
 }
 
 // await finishes a completing attempt as soon as the memory of its devices is free again.
-func (s *attempts) await(now Moment, a *attempt) {
+func (s *attempts) await(now leaseclock.Moment, a *attempt) {
 	waits := s.health.devices.toWaitFor(a.rec.Devices)
 	if len(waits) == 0 || !a.rec.Exit.Started {
 		s.finish(now, a, *a.rec.Exit)
@@ -303,7 +306,7 @@ func (s *attempts) await(now Moment, a *attempt) {
 	a.ends(now, backWithin)
 	s.awaiting[a.rec.Attempt] = a
 	s.poll(now)
-	s.turn.timers.set(now.Boot.Add(backWithin), func(now Moment) {
+	s.turn.Timers.Set(now.Boot.Add(backWithin), func(now leaseclock.Moment) {
 		if s.awaiting[a.rec.Attempt] != a {
 			return
 		}
@@ -316,7 +319,7 @@ func (s *attempts) await(now Moment, a *attempt) {
 
 // returned finishes attempts whose devices all have their memory free again. back says by UUID whether the memory of a
 // device is free.
-func (s *attempts) returned(now Moment, back map[string]bool) {
+func (s *attempts) returned(now leaseclock.Moment, back map[string]bool) {
 	for _, a := range inOrder(s.awaiting) {
 		for uuid := range a.waits {
 			if back[uuid] {
@@ -330,13 +333,13 @@ func (s *attempts) returned(now Moment, back map[string]bool) {
 }
 
 // poll requests a device status now, and again as long as an attempt waits for one.
-func (s *attempts) poll(now Moment) {
-	s.turn.out.Poll = true
+func (s *attempts) poll(now leaseclock.Moment) {
+	s.turn.Poll()
 	if s.polling {
 		return
 	}
 	s.polling = true
-	s.turn.timers.set(now.Boot.Add(pollAgain), func(now Moment) {
+	s.turn.Timers.Set(now.Boot.Add(pollAgain), func(now leaseclock.Moment) {
 		s.polling = false
 		if len(s.awaiting) > 0 {
 			s.poll(now)
@@ -345,7 +348,7 @@ func (s *attempts) poll(now Moment) {
 }
 
 // finish ends an attempt: it frees the resources, and reports the end to the owner.
-func (s *attempts) finish(now Moment, a *attempt, exit job.Exit) {
+func (s *attempts) finish(now leaseclock.Moment, a *attempt, exit job.Exit) {
 	if a.rec.Exit == nil {
 		exit = exitOf(now, a, exit)
 		a.rec.Exit = &exit
@@ -360,7 +363,7 @@ func (s *attempts) finish(now Moment, a *attempt, exit job.Exit) {
 	s.account.release(&a.rec)
 	s.ports.release(a)
 	s.ledger.put(a)
-	s.turn.log(slog.LevelDebug, "attempt ended", slog.String("attempt", a.rec.Attempt.String()), slog.String("state", string(a.rec.Exit.State)),
+	s.turn.Log(slog.LevelDebug, "attempt ended", slog.String("attempt", a.rec.Attempt.String()), slog.String("state", string(a.rec.Exit.State)),
 		slog.Int("code", a.rec.Exit.Code), slog.String("reason", a.rec.Exit.Reason))
 }
 
@@ -388,7 +391,7 @@ func (s *attempts) drop(a *attempt) {
 
 // dropOldest drops the oldest attempt of a group that was refused before a time, and reports whether there was one. That
 // is safe: a Start is accepted only for an attempt for which something is reserved.
-func (s *attempts) dropOldest(g *group, before BootTime) bool {
+func (s *attempts) dropOldest(g *group, before leaseclock.BootTime) bool {
 	a := s.graves.oldest(g, before)
 	if a != nil {
 		s.drop(a)
@@ -397,13 +400,13 @@ func (s *attempts) dropOldest(g *group, before BootTime) bool {
 }
 
 // begin starts the sweeps of refused attempts.
-func (s *attempts) begin(now Moment) {
-	s.turn.timers.set(now.Boot.Add(refusalKept), s.sweep)
+func (s *attempts) begin(now leaseclock.Moment) {
+	s.turn.Timers.Set(now.Boot.Add(refusalKept), s.sweep)
 }
 
 // sweep drops the attempts that were refused long ago. Attempts that an earlier run of the daemon refused count as old,
 // because the time is not known.
-func (s *attempts) sweep(now Moment) {
+func (s *attempts) sweep(now leaseclock.Moment) {
 	groups := s.graves.claims.groups
 	for _, id := range slices.Sorted(maps.Keys(groups)) {
 		for s.dropOldest(groups[id], now.Boot.Add(-refusalKept)) {
@@ -423,7 +426,7 @@ func (s *attempts) restore(g *group, rec contract.Record) {
 		g.running[rec.Attempt] = a
 		s.ports.restore(a)
 		if err := s.account.adopt(rec); err != nil {
-			s.turn.log(slog.LevelError, "devices of a running attempt cannot be held",
+			s.turn.Log(slog.LevelError, "devices of a running attempt cannot be held",
 				slog.String("attempt", rec.Attempt.String()), slog.Any("error", err))
 		}
 		if a.runs() {

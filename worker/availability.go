@@ -46,7 +46,7 @@ func (g *availability) roomChanged(why string) {
 		return
 	}
 	g.noRoom = why
-	g.reports.turn.reopen()
+	g.reports.turn.Reopen()
 }
 
 // causeOf returns the innermost error of a chain: what went wrong, without what was being done. The log has the whole
@@ -89,7 +89,7 @@ func (g *availability) tellUsage(to []job.Peer) {
 	msg := g.message()
 	msg.Usage = report
 	for _, p := range to {
-		g.reports.turn.send(p, msg)
+		g.reports.turn.Send(p, msg)
 	}
 }
 
@@ -101,9 +101,9 @@ func (g *availability) sendHello(to job.Peer) {
 		most, _ := g.cfg.Priorities.OfMember(to)
 		p.Limits = p.Limits.ToMember(most)
 	}
-	g.reports.turn.send(to, contract.Hello{Profile: p, Free: g.account.free()})
+	g.reports.turn.Send(to, contract.Hello{Profile: p, Free: g.account.free()})
 	if g.closed().Word == job.ReasonNodesDraining || len(g.reports.keeping.all) > 0 {
-		g.reports.turn.send(to, g.message())
+		g.reports.turn.Send(to, g.message())
 	}
 	g.tellUsage([]job.Peer{to})
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/leaseclock"
 )
 
 // backfill chooses the offers of a pass for which something is kept: the first offer of each need, at most maxKeeps of
@@ -30,7 +31,7 @@ type backfill struct {
 	needs    map[job.Resources]struct{}
 	unbooked map[job.Resources]struct{} // needs of Spare offers that could not be booked
 	turned   bool                       // an offer without a booking has turns, and they are not in vain yet
-	next     BootTime                   // when the next turn ends; never if there is none
+	next     leaseclock.BootTime        // when the next turn ends; never if there is none
 	foreseen []forecast                 // of offers that other hosts have booked
 	foretold map[job.Resources]struct{} // their needs
 }
@@ -162,7 +163,7 @@ func (k *keeps) promise(o *offer) *keep {
 }
 
 // setAside returns a keep with as much of the offer's need as is free now.
-func (k *keeps) setAside(o *offer, until BootTime) *keep {
+func (k *keeps) setAside(o *offer, until leaseclock.BootTime) *keep {
 	k.hold(k.everything() &^ k.behind)
 	x := &keep{offer: o, need: k.capacity.whole(o.msg.Need), at: k.now.Boot, end: until}
 	cpus, memory := k.capacity.cpus-k.capacity.usedCPUs, k.capacity.memory-k.capacity.usedMemory

@@ -15,6 +15,8 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
+	"github.com/musterhq/muster/worker/leaseclock"
 )
 
 const grace = time.Second
@@ -42,7 +44,7 @@ func (h *host) begins(m contract.Offer, s contract.Session) {
 	if e := h.says(amy, st); len(e.Start) != 1 {
 		h.t.Fatalf("%d tasks started; told %+v, want 1", len(e.Start), got[contract.Event](h, amy))
 	}
-	h.round(worker.DriverEvent{Attempt: m.Attempt, Kind: worker.DriverStarted, PID: 42})
+	h.round(driver.Event{Attempt: m.Attempt, Kind: driver.Started, PID: 42})
 }
 
 // committed returns the offers to which the host has committed since the last call.
@@ -167,7 +169,7 @@ func TestJobForAllGPUsNeitherIdlesThemNorStarves(t *testing.T) {
 	h, s := eight(t, 0)
 	big := timed(2, gpus(8), 0)
 	h.says(amy, big)
-	id, running := uint64(100), map[job.Attempt]worker.BootTime{}
+	id, running := uint64(100), map[job.Attempt]leaseclock.BootTime{}
 	idle, since := time.Duration(0), h.now.Boot
 	foreign := 9 * time.Hour // then the other task ends
 	var forecast contract.Forecast
@@ -228,15 +230,15 @@ type trial struct {
 	rng     *rand.Rand
 	offers  map[uint64]contract.Offer
 	real    map[uint64]time.Duration // the run time of each task
-	ends    map[job.Attempt]worker.BootTime
-	renewed worker.BootTime
-	started map[uint64]worker.BootTime
+	ends    map[job.Attempt]leaseclock.BootTime
+	renewed leaseclock.BootTime
+	started map[uint64]leaseclock.BootTime
 }
 
 func newTrial(t tb, seed uint64, n int) *trial {
 	x := &trial{
 		host: newHost(t, config(n)), rng: rand.New(rand.NewPCG(seed, 91)), offers: map[uint64]contract.Offer{}, real: map[uint64]time.Duration{},
-		ends: map[job.Attempt]worker.BootTime{}, started: map[uint64]worker.BootTime{},
+		ends: map[job.Attempt]leaseclock.BootTime{}, started: map[uint64]leaseclock.BootTime{},
 	}
 	x.session = x.meet(amy, 1)
 	return x
@@ -301,7 +303,7 @@ func (x *trial) move(most time.Duration) {
 	}
 }
 
-func sortedEnds(ends map[job.Attempt]worker.BootTime) (out []job.Attempt) {
+func sortedEnds(ends map[job.Attempt]leaseclock.BootTime) (out []job.Attempt) {
 	for a := range ends {
 		out = append(out, a)
 	}
@@ -315,7 +317,7 @@ func TestLaterOffersDelayNoBooking(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(2, 8).Draw(t, "gpus")
 		x := newTrial(t, 1, n)
-		id, booked, unlimited := uint64(0), map[uint64]worker.BootTime{}, false
+		id, booked, unlimited := uint64(0), map[uint64]leaseclock.BootTime{}, false
 		never := func(what string, first uint64) {
 			t.Helper()
 			now := worker.Booked(x.core)
@@ -477,12 +479,12 @@ func TestBookingFollowsTheEndsOfTasks(t *testing.T) {
 		"it runs past its limit": {func(h *host) { h.jump(2 * time.Hour) }, time.Second},
 		"a restart of the daemon": {func(h *host) {
 			h.jump(10 * time.Minute)
-			h.boot(worker.DriverEvent{Attempt: first, Kind: worker.DriverStarted, PID: 42})
+			h.boot(driver.Event{Attempt: first, Kind: driver.Started, PID: 42})
 			h.meet(amy, 1)
 		}, 50*time.Minute + grace},
 		"a restart, and the clock was set": {func(h *host) {
 			h.now.Wall = h.now.Wall.Add(-24 * time.Hour)
-			h.boot(worker.DriverEvent{Attempt: first, Kind: worker.DriverStarted, PID: 42})
+			h.boot(driver.Event{Attempt: first, Kind: driver.Started, PID: 42})
 			h.meet(amy, 1)
 		}, time.Hour + grace},
 	} {

@@ -9,6 +9,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
 )
 
 // BenchmarkTask measures one task from offer to acknowledgement, while others run and wait.
@@ -39,7 +40,7 @@ func BenchmarkTask(b *testing.B) {
 		a := attempt(n, 1)
 		h.says(amy, offer(n, a, tiny))
 		h.says(amy, start(n, a, s, tiny))
-		h.round(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 9})
+		h.round(driver.Event{Attempt: a, Kind: driver.Started, PID: 9})
 		h.round(exited(a, 0))
 		h.says(amy, contract.Ack{Attempt: a, N: 4})
 		clear(h.sent)
@@ -101,7 +102,7 @@ func BenchmarkTaskAmongGangs(b *testing.B) {
 		m := start(n, attempt(n, 1), s, gpus(1))
 		m.File = edited(m.File, func(s *job.Spec) { s.Priority, s.Preemptible = 1, true })
 		h.says(amy, offer(n, m.Attempt, gpus(1)), m)
-		h.round(worker.DriverEvent{Attempt: m.Attempt, Kind: worker.DriverStarted, PID: 9})
+		h.round(driver.Event{Attempt: m.Attempt, Kind: driver.Started, PID: 9})
 		n++
 	}
 	for i := range 18 {
@@ -127,7 +128,7 @@ func BenchmarkTaskAmongGangs(b *testing.B) {
 		a := attempt(n, 1)
 		h.says(amy, offer(n, a, tiny))
 		h.says(amy, start(n, a, s, tiny))
-		h.round(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 9})
+		h.round(driver.Event{Attempt: a, Kind: driver.Started, PID: 9})
 		h.round(exited(a, 0))
 		h.says(amy, contract.Ack{Attempt: a, N: 4})
 		clear(h.sent)

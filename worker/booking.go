@@ -9,6 +9,7 @@ import (
 
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/leaseclock"
 )
 
 // book returns a keep for the earliest time at which the offer can be shown to fit; nil if there is none. By then, enough
@@ -70,8 +71,8 @@ type simulation struct {
 
 // times returns the times at which more may be free than before. Of the times at which tasks end, it returns at most
 // maxTimes, the last one among them. It adds the ends of keeps, and the time of the offer's last booking.
-func (s *simulation) times() []BootTime {
-	var out []BootTime
+func (s *simulation) times() []leaseclock.BootTime {
+	var out []leaseclock.BootTime
 	for _, r := range s.releases {
 		if n := len(out); n == 0 || out[n-1] != r.at {
 			out = append(out, r.at)
@@ -97,7 +98,7 @@ func (s *simulation) times() []BootTime {
 }
 
 // advance releases what attempts will have released by a time.
-func (s *simulation) advance(t BootTime) {
+func (s *simulation) advance(t leaseclock.BootTime) {
 	for ; s.next < len(s.releases) && s.releases[s.next].at <= t; s.next++ {
 		r := &s.releases[s.next]
 		s.cpus += r.need.CPUs
@@ -119,7 +120,7 @@ func (s *simulation) undo() {
 }
 
 // spare returns the CPUs and memory that are left at a time, without those of the keeps at that time.
-func (s *simulation) spare(t BootTime) (cpus int, memory job.Size) {
+func (s *simulation) spare(t leaseclock.BootTime) (cpus int, memory job.Size) {
 	cpus, memory = s.cpus, s.memory
 	for i, x := range s.all {
 		if s.behind&(1<<i) == 0 && x.at <= t && t < x.end {
@@ -132,7 +133,7 @@ func (s *simulation) spare(t BootTime) (cpus int, memory job.Size) {
 
 // fits reports whether the offer fits from a time on, for as long as its task may take. It returns the devices, which are
 // those of its last booking if possible.
-func (s *simulation) fits(t BootTime) ([]string, bool) {
+func (s *simulation) fits(t leaseclock.BootTime) ([]string, bool) {
 	if s.capacity.alone != (job.Attempt{}) && s.alone > t || s.need.Exclusive && s.tasks > 0 {
 		return nil, false
 	}
@@ -154,7 +155,7 @@ func (s *simulation) fits(t BootTime) ([]string, bool) {
 
 // meets returns the keeps whose time overlaps with that of a task that starts at t. It returns false if CPUs or memory
 // would then be missing, or if one of these keeps or the task is for the whole host.
-func (s *simulation) meets(t BootTime) (which uint64, ok bool) {
+func (s *simulation) meets(t leaseclock.BootTime) (which uint64, ok bool) {
 	until := lastsUntil(t, s.offer.msg.Limit)
 	for i, x := range s.all {
 		if s.behind&(1<<i) != 0 || x.end <= t || x.at >= until {

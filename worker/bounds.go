@@ -7,6 +7,7 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/driver"
 )
 
 const (
@@ -63,9 +64,6 @@ const (
 	// maxOutstanding bounds the unanswered renewals of one group. It is more than are usually requested while a session
 	// lives.
 	maxOutstanding = 16
-	// maxLines bounds the log lines of one turn. An event causes at most one line, but a restart loads a whole ledger.
-	// The last line says how many were left out.
-	maxLines = 4096
 	// maxRefusals bounds the recorded pairs of a scheduler and a user whose quota was reached. Each takes some 200 bytes.
 	// A scheduler whose pair was dropped offers again after a while on its own.
 	maxRefusals = 8192
@@ -88,7 +86,7 @@ const (
 	// most of its lease left.
 	freshEnough = 10 * time.Second
 	// minStart is how much of its lease a task must have left to start. With less it would soon get TERM.
-	minStart = FenceLead + 5*time.Second
+	minStart = driver.FenceLead + 5*time.Second
 	// inVain is how long one offer alone has turns, in multiples of its first turn: 1+1+2+2+4+4, three turns in which
 	// others may have what is free, and three in which it is kept. By default that is 2 hours and 20 minutes.
 	inVain = 14

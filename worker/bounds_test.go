@@ -10,6 +10,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
 )
 
 // A core keeps no more after 20,000 short tasks than after the first thousand. The tasks belong to 50 users and several
@@ -47,7 +48,7 @@ func TestMemoryDoesNotGrowWithTasks(t *testing.T) {
 			fallthrough
 		default:
 			h.says(p, s, s)
-			h.round(worker.DriverEvent{Attempt: m.Attempt, Kind: worker.DriverStarted, PID: 9})
+			h.round(driver.Event{Attempt: m.Attempt, Kind: driver.Started, PID: 9})
 			over := m
 			for k := range uint64(3) { // one more than the user may hold
 				over.ID, over.Attempt.N = 1_000_000+3*n+k, int(k)+2
@@ -130,7 +131,7 @@ func TestRepeatedEventsDoNotAddTimers(t *testing.T) {
 				swarm(h)
 				clear(h.sent)
 			}
-			if n, known := worker.Sizes(h.core)["turn.timers.heap.all"]; !known || n > 20 {
+			if n, known := worker.Sizes(h.core)["turn.Timers.heap.all"]; !known || n > 20 {
 				t.Errorf("%d timers, known: %v, want at most 20: %v", n, known, worker.Sizes(h.core))
 			}
 		})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/leaseclock"
 )
 
 const (
@@ -44,13 +45,13 @@ type breaker struct {
 	failures  []failure
 	unstarted []job.ID // jobs in a row that had a task which the host could not start
 	trips     int
-	from      BootTime // the end of the last pause. What began before that says nothing about the host since.
-	trial     bool     // it was paused, and since then no task has started or failed to start
+	from      leaseclock.BootTime // the end of the last pause. What began before that says nothing about the host since.
+	trial     bool                // it was paused, and since then no task has started or failed to start
 }
 
 // counts reports whether an attempt that began then counts. Attempts from before the end of the last pause do not: they
 // failed for the reason that has already led to that pause.
-func (b *breaker) counts(began BootTime) bool { return began != 0 && began >= b.from }
+func (b *breaker) counts(began leaseclock.BootTime) bool { return began != 0 && began >= b.from }
 
 // note counts a failure. It returns why the breaker trips, or "" if it does not.
 func (b *breaker) note(f failure) (why string) {
@@ -116,6 +117,6 @@ func pauseAfter(trips int) time.Duration {
 }
 
 // pausedUntil describes the end of a pause, for people. It uses UTC, because people on other hosts read it too.
-func pausedUntil(now Moment, pause time.Duration) string {
+func pausedUntil(now leaseclock.Moment, pause time.Duration) string {
 	return "paused until " + now.Wall.Add(pause).UTC().Format(time.RFC3339)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
 )
 
 // tries is a host that runs tasks one after the other.
@@ -52,7 +53,7 @@ func (r *tries) ends(user string, need job.Resources, code int, after time.Durat
 	if !ok {
 		r.t.Fatalf("task %d of %s was not taken: %+v", r.n, user, got[contract.Decline](r.host, amy))
 	}
-	r.round(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 42})
+	r.round(driver.Event{Attempt: a, Kind: driver.Started, PID: 42})
 	began := r.now.Wall
 	r.jump(after)
 	e := exited(a, code)
@@ -165,8 +166,8 @@ func TestBreakerIgnoresSlowFailures(t *testing.T) {
 }
 
 // unstarted is the event of an attempt that the host could not start.
-func unstarted(a job.Attempt) worker.DriverEvent {
-	return worker.DriverEvent{Attempt: a, Kind: worker.DriverFailed, Exit: job.Exit{State: job.NodeFail, Code: 125, Reason: "make scratch directory"}}
+func unstarted(a job.Attempt) driver.Event {
+	return driver.Event{Attempt: a, Kind: driver.Failed, Exit: job.Exit{State: job.NodeFail, Code: 125, Reason: "make scratch directory"}}
 }
 
 // cannotStart starts tasks of so many jobs at once. The host can start none of them.
@@ -237,7 +238,7 @@ func TestFailuresOfRunningTasksPauseTheHostOnce(t *testing.T) {
 		if !ok {
 			t.Fatal("the task was not accepted")
 		}
-		r.round(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 42})
+		r.round(driver.Event{Attempt: a, Kind: driver.Started, PID: 42})
 		all = append(all, a)
 	}
 	more := func() {
@@ -266,7 +267,7 @@ func TestLongRunMakesTheNextPauseShort(t *testing.T) {
 	if !ok {
 		t.Fatalf("still paused: %s", r.closed())
 	}
-	r.round(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 42})
+	r.round(driver.Event{Attempt: a, Kind: driver.Started, PID: 42})
 	r.pass(31 * time.Second)
 	r.answer(amy, 1)
 	r.cannotStart(1)
@@ -332,7 +333,7 @@ func TestBreakerIgnoresMissingCommands(t *testing.T) {
 		if !ok {
 			t.Fatalf("paused: %s", r.closed())
 		}
-		r.round(worker.DriverEvent{Attempt: a, Kind: worker.DriverFailed, Exit: job.Exit{State: job.Failed, Code: 127}})
+		r.round(driver.Event{Attempt: a, Kind: driver.Failed, Exit: job.Exit{State: job.Failed, Code: 127}})
 	}
 }
 

@@ -9,11 +9,13 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/leaseclock"
+	"github.com/musterhq/muster/worker/turn"
 )
 
 // claims holds the journal groups that have tasks here or have offered some, and their owners.
 type claims struct {
-	turn     *turn
+	turn     *turn.Turn
 	ledger   *ledger
 	sessions *sessions
 	groups   map[job.Group]*group
@@ -22,13 +24,13 @@ type claims struct {
 	sweeping bool                  // a timer for the next sweep is set
 }
 
-func newClaims(t *turn, l *ledger, s *sessions) *claims {
+func newClaims(t *turn.Turn, l *ledger, s *sessions) *claims {
 	return &claims{turn: t, ledger: l, sessions: s, groups: map[job.Group]*group{}, by: map[job.Peer][]*group{}, ignored: map[job.Peer]uint64{}}
 }
 
 // take returns the group of a command if its sender owns it, else nil. A sender that proves that it has founded the group
 // owns it, whatever was known before. Then the epoch is that of the claim, and isNew is true.
-func (c *claims) take(now Moment, from job.Peer, m contract.GroupEpoch) (g *group, isNew bool) {
+func (c *claims) take(now leaseclock.Moment, from job.Peer, m contract.GroupEpoch) (g *group, isNew bool) {
 	g = c.groups[m.Group]
 	switch {
 	case g != nil && g.bound && g.owner == from:
@@ -56,7 +58,7 @@ func (c *claims) take(now Moment, from job.Peer, m contract.GroupEpoch) (g *grou
 }
 
 // bind makes a daemon the only one whose commands count for the group.
-func (c *claims) bind(now Moment, g *group, owner job.Peer) {
+func (c *claims) bind(now leaseclock.Moment, g *group, owner job.Peer) {
 	c.unbind(g)
 	g.bound, g.used = true, now.Boot
 	c.by[owner] = append(c.by[owner], g)
@@ -74,11 +76,11 @@ func (c *claims) keepOwn(id job.Group, self job.Peer) {
 		c.groups[id] = g
 	}
 	g.epoch = contract.Epoch{} // the epoch that an earlier version has on disk may be that of any daemon
-	c.bind(Moment{}, g, self)
+	c.bind(leaseclock.Moment{}, g, self)
 }
 
 // begin starts the sweeps after a restart. Every group counts as used now.
-func (c *claims) begin(now Moment) {
+func (c *claims) begin(now leaseclock.Moment) {
 	for _, g := range c.groups {
 		g.used = now.Boot
 	}
@@ -98,7 +100,7 @@ func (c *claims) unbind(g *group) {
 
 // noRoom returns why no further group can be bound to an owner, or "" if one can. It may drop another group of the same
 // owner for that.
-func (c *claims) noRoom(now Moment, owner job.Peer, isNew bool) string {
+func (c *claims) noRoom(now leaseclock.Moment, owner job.Peer, isNew bool) string {
 	theirs := c.by[owner]
 	if len(theirs) >= maxGroupsOf {
 		i := slices.IndexFunc(theirs, func(g *group) bool { return len(g.kept) == 0 && now.Boot.Sub(g.used) >= groupRests })
@@ -117,7 +119,7 @@ func (c *claims) noRoom(now Moment, owner job.Peer, isNew bool) string {
 func (c *claims) drop(g *group) {
 	c.unbind(g)
 	delete(c.groups, g.id)
-	c.turn.timers.stop(g.timer)
+	c.turn.Timers.Stop(g.timer)
 	g.epoch = contract.Epoch{}
 	c.ledger.claim(g)
 }
@@ -136,23 +138,23 @@ func (c *claims) forget(id job.Group) {
 	if g == nil {
 		return
 	}
-	c.turn.log(slog.LevelInfo, "claim forgotten", slog.String("group", id.String()), slog.String("owner", string(g.owner)))
+	c.turn.Log(slog.LevelInfo, "claim forgotten", slog.String("group", id.String()), slog.String("owner", string(g.owner)))
 	g.epoch = contract.Epoch{}
 	c.ledger.claim(g)
 }
 
 // sweepLater sets the timer of the next sweep.
-func (c *claims) sweepLater(now Moment) {
+func (c *claims) sweepLater(now leaseclock.Moment) {
 	if c.sweeping || len(c.groups) == 0 {
 		return
 	}
 	c.sweeping = true
-	c.turn.timers.set(now.Boot.Add(sweepGroups), c.sweep)
+	c.turn.Timers.Set(now.Boot.Add(sweepGroups), c.sweep)
 }
 
 // sweep drops the groups that nobody has used for groupExpires, if no attempt of them is left here and there is no session
 // with their owner.
-func (c *claims) sweep(now Moment) {
+func (c *claims) sweep(now leaseclock.Moment) {
 	c.sweeping = false
 	for _, id := range slices.Sorted(maps.Keys(c.groups)) {
 		g := c.groups[id]
@@ -171,7 +173,7 @@ func (c *claims) ignore(from job.Peer, id job.Group, why string) {
 		n /= 10
 	}
 	if n == 1 {
-		c.turn.log(slog.LevelWarn, "command ignored: its sender does not own the group", slog.String("group", id.String()),
+		c.turn.Log(slog.LevelWarn, "command ignored: its sender does not own the group", slog.String("group", id.String()),
 			slog.String("peer", string(from)), slog.String("reason", why), slog.Uint64("times", c.ignored[from]))
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
 )
 
 const mallory job.Peer = "mallory"
@@ -47,7 +48,7 @@ func owned(t *testing.T, g job.Group, f job.Founding) (*host, job.Attempt) {
 	st := start(1, a, s, cpu)
 	st.Group, st.Epoch = g, epoch(3)
 	h.says(amy, st)
-	h.round(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 42})
+	h.round(driver.Event{Attempt: a, Kind: driver.Started, PID: 42})
 	clear(h.sent)
 	return h, a
 }
@@ -83,7 +84,7 @@ func TestOnlyTheOwnerCommands(t *testing.T) {
 					if c := h.claims[g.group]; c != (contract.Claim{Group: g.group, Epoch: epoch(3), Owner: amy}) {
 						t.Fatalf("claim = %+v, want %v", c, (contract.Claim{Group: g.group, Epoch: epoch(3), Owner: amy}))
 					}
-					h.boot(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 42})
+					h.boot(driver.Event{Attempt: a, Kind: driver.Started, PID: 42})
 					h.round(worker.Up{Peer: mallory})
 					clear(h.sent)
 				}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/internal/contract"
-	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/leaseclock"
 )
 
@@ -40,7 +39,7 @@ func TestR5MessagesFromBeforeAPauseDoNotCount(t *testing.T) {
 				t.Fatal("no renewal was requested")
 			}
 			host.Boot, host.Wall = host.Boot+contract.RenewEvery, host.Wall+contract.RenewEvery+tt.paused
-			h.now.Boot = worker.BootTime(clock.Now())
+			h.now.Boot = leaseclock.BootTime(clock.Now())
 
 			e := h.says(amy, answerTo(all[len(all)-1], 1, true))
 			if (len(e.Extend) == 1) != tt.counts {
@@ -59,9 +58,9 @@ func TestOnHostGivesTheHostsOwnClock(t *testing.T) {
 	t.Parallel()
 	read := leaseclock.Reader()
 	before := read()
-	boot, skew := worker.Now().OnHost()
+	boot, skew := leaseclock.Now().OnHost()
 	after := read()
-	if worker.Missed() == 0 && (boot < before.Boot || boot > after.Boot) {
+	if leaseclock.Missed() == 0 && (boot < before.Boot || boot > after.Boot) {
 		t.Errorf("%s, want from %s to %s", boot, before.Boot, after.Boot)
 	}
 	if d := (skew - after.Skew()).Abs(); d > time.Second {

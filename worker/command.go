@@ -7,12 +7,14 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/leaseclock"
+	"github.com/musterhq/muster/worker/turn"
 )
 
 // commands carries out the commands of owners about attempts, except Start.
 type commands struct {
 	cfg      *Config
-	turn     *turn
+	turn     *turn.Turn
 	reports  *reports
 	leases   *leases
 	attempts *attempts
@@ -20,7 +22,7 @@ type commands struct {
 
 // query reports the state of an attempt. Only the store to which an attempt was assigned may answer that it was never
 // started (R6).
-func (c *commands) query(now Moment, from job.Peer, m contract.Query) {
+func (c *commands) query(now leaseclock.Moment, from job.Peer, m contract.Query) {
 	g, ok := c.leases.checkEpoch(now, from, m.Group, m.Epoch)
 	if !ok {
 		return
@@ -30,7 +32,7 @@ func (c *commands) query(now Moment, from job.Peer, m contract.Query) {
 	case a != nil && a.rec.Phase != contract.PhaseReserved:
 		c.reports.retell(a)
 	case m.Store != c.cfg.Profile.Store:
-		c.turn.log(slog.LevelWarn, "asked about an attempt of another store",
+		c.turn.Log(slog.LevelWarn, "asked about an attempt of another store",
 			slog.String("peer", string(from)), slog.String("attempt", m.Attempt.String()), slog.String("store", m.Store))
 	case a != nil && a.phase == asked: // it starts or is refused soon
 	default:
@@ -38,7 +40,7 @@ func (c *commands) query(now Moment, from job.Peer, m contract.Query) {
 	}
 }
 
-func (c *commands) signal(now Moment, from job.Peer, m contract.Signal) {
+func (c *commands) signal(now leaseclock.Moment, from job.Peer, m contract.Signal) {
 	g, ok := c.leases.checkEpoch(now, from, m.Group, m.Epoch)
 	if a := c.attempts.by[m.Attempt]; ok && a != nil && a.runs() {
 		c.leases.signal(g, a, m.Number)
@@ -47,7 +49,7 @@ func (c *commands) signal(now Moment, from job.Peer, m contract.Signal) {
 
 // cancel ends an attempt. It does not answer for an unknown attempt, because a Cancel does not name the store. Only a
 // Query can prove that an attempt was never started.
-func (c *commands) cancel(now Moment, from job.Peer, m contract.Cancel) {
+func (c *commands) cancel(now leaseclock.Moment, from job.Peer, m contract.Cancel) {
 	g, ok := c.leases.checkEpoch(now, from, m.Group, m.Epoch)
 	a := c.attempts.by[m.Attempt]
 	if !ok || a == nil {
@@ -84,13 +86,13 @@ func (c *commands) ack(from job.Peer, m contract.Ack) {
 	if a.ended() && a.rec.AckedN >= a.rec.EventN {
 		c.attempts.drop(a)
 		if a.known {
-			c.turn.out.Forget = append(c.turn.out.Forget, m.Attempt)
+			c.turn.Forget(m.Attempt)
 		}
 	}
 }
 
 // verdicts extends or ends the attempts that were named in a Renew, as the owner has decided.
-func (c *commands) verdicts(now Moment, g *group, m contract.Renewed) {
+func (c *commands) verdicts(now leaseclock.Moment, g *group, m contract.Renewed) {
 	for _, v := range m.Verdicts {
 		a := g.running[v.Attempt]
 		switch {
@@ -98,7 +100,7 @@ func (c *commands) verdicts(now Moment, g *group, m contract.Renewed) {
 		case !v.Keep:
 			c.attempts.end(now, a, a.rec.File.Spec().GraceOr(), "not wanted by its owner any more")
 		default:
-			c.leases.keep(now, g, a, BootTime(m.Clock))
+			c.leases.keep(now, g, a, leaseclock.BootTime(m.Clock))
 		}
 	}
 }

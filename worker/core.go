@@ -10,6 +10,9 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/driver"
+	"github.com/musterhq/muster/worker/leaseclock"
+	"github.com/musterhq/muster/worker/turn"
 )
 
 // Core decides which tasks get the resources of this host. A turn consists of two calls:
@@ -28,7 +31,7 @@ import (
 // simulation can replay it.
 type Core struct {
 	cfg          *Config
-	turn         *turn
+	turn         *turn.Turn
 	account      *account // including the quotas
 	health       *health  // including the devices and the breakers
 	ledger       *ledger
@@ -53,7 +56,7 @@ func NewCore(cfg Config) (*Core, error) {
 		return nil, err
 	}
 	c := &Core{
-		cfg: &cfg, turn: &turn{timers: newTimerHeap()}, ledger: &ledger{gone: map[job.Attempt]struct{}{}}, sessions: newSessions(cfg.Profile.Peer),
+		cfg: &cfg, turn: turn.New(), ledger: &ledger{gone: map[job.Attempt]struct{}{}}, sessions: newSessions(cfg.Profile.Peer),
 	}
 	c.cfg.Profile.Limits = cfg.Limits.told(cfg.Priorities)
 	var err error
@@ -97,12 +100,12 @@ func NewCore(cfg Config) (*Core, error) {
 
 // Step begins a turn. It handles the events in order, fires the timers that are due, decides on the offers, and returns
 // what must be written to disk. A turn without events is for the timers; see Wake.
-func (c *Core) Step(now Moment, events ...Event) Writes {
-	c.turn.now = now.Boot
+func (c *Core) Step(now leaseclock.Moment, events ...Event) Writes {
+	c.turn.Begin(now.Boot)
 	for _, ev := range events {
 		c.take(now, ev)
 	}
-	c.turn.timers.fire(now)
+	c.turn.Timers.Fire(now)
 	c.offers.arbitrate(now)
 	c.reports.sendDeclines(c.account)
 	for _, a := range c.ledger.changed() {
@@ -114,7 +117,7 @@ func (c *Core) Step(now Moment, events ...Event) Writes {
 }
 
 // take passes an event to the part that handles it.
-func (c *Core) take(now Moment, ev Event) {
+func (c *Core) take(now leaseclock.Moment, ev Event) {
 	switch e := ev.(type) {
 	case Up:
 		c.up(now, e)
@@ -122,7 +125,7 @@ func (c *Core) take(now Moment, ev Event) {
 		c.down(e.Peer)
 	case Message:
 		c.message(now, e.From, e.Msg)
-	case DriverEvent:
+	case driver.Event:
 		c.attempts.reported(now, e)
 	case Adopted:
 		c.health.load(now)
@@ -163,7 +166,7 @@ func (c *Core) take(now Moment, ev Event) {
 	}
 }
 
-func (c *Core) message(now Moment, from job.Peer, msg contract.ToWorker) {
+func (c *Core) message(now leaseclock.Moment, from job.Peer, msg contract.ToWorker) {
 	switch m := msg.(type) {
 	case contract.Owns:
 		c.leases.owns(now, from, m)
@@ -194,21 +197,21 @@ func (c *Core) message(now Moment, from job.Peer, msg contract.ToWorker) {
 
 // Saved ends a turn and returns what to do now. The error is that of writing what Step returned; it is nil if there was
 // nothing to write. After an error, Saved returns nothing that depends on the write.
-func (c *Core) Saved(now Moment, err error) Effects {
-	c.turn.now = now.Boot
+func (c *Core) Saved(now leaseclock.Moment, err error) Effects {
+	c.turn.Begin(now.Boot)
 	failed := c.ledger.failed
 	switch b := c.ledger.saved(now, err); {
 	case !b.open:
 	case err == nil:
 		if failed != nil {
-			c.turn.log(slog.LevelInfo, "ledger can be written again")
-			c.turn.announce = true
+			c.turn.Log(slog.LevelInfo, "ledger can be written again")
+			c.turn.Announce()
 		}
 		c.saved(now, b)
 	default:
 		if failed == nil {
-			c.turn.log(slog.LevelError, "ledger cannot be written: no new work is taken", slog.Any("error", err))
-			c.turn.announce = true
+			c.turn.Log(slog.LevelError, "ledger cannot be written: no new work is taken", slog.Any("error", err))
+			c.turn.Announce()
 		}
 		c.notSaved(b, err)
 	}
@@ -221,18 +224,15 @@ func (c *Core) Saved(now Moment, err error) Effects {
 		c.availability.tellUsage(c.sessions.peers)
 	}
 	c.drain.settle()
-	out := c.turn.end()
+	out := Effects{Effects: c.turn.End()}
 	out.Want, out.Unwant = c.sessions.take()
-	if c.turn.keep {
-		kept := c.health.record(now)
-		out.Keep, c.turn.keep = &kept, false
-	}
+	out.Keep = c.health.takeUnsaved(now)
 	out.KeepUsage = c.account.meter.record(now, c.cfg.Boot)
 	return out
 }
 
 // saved does what had to wait until the batch was on disk.
-func (c *Core) saved(now Moment, b batch) {
+func (c *Core) saved(now leaseclock.Moment, b batch) {
 	for _, a := range b.attempts {
 		switch a.phase {
 		case reserving:
@@ -252,8 +252,8 @@ func (c *Core) saved(now Moment, b batch) {
 // in the batch is written again later. The owners are told at once what has happened: they record it themselves, and what
 // this host reads from disk after a crash starts no task again.
 func (c *Core) notSaved(b batch, err error) {
-	c.turn.arbitrate = true
-	c.turn.timers.set(c.ledger.retry, func(Moment) {})
+	c.turn.Arbitrate()
+	c.turn.Timers.Set(c.ledger.retry, func(leaseclock.Moment) {})
 	c.leases.signals = nil
 	why := "ledger: " + err.Error()
 	for _, a := range b.attempts {
@@ -272,10 +272,10 @@ func (c *Core) notSaved(b batch, err error) {
 }
 
 // Wake returns when the next timer is due; false if there is none. The core then needs a turn even without events.
-func (c *Core) Wake() (BootTime, bool) { return c.turn.timers.next() }
+func (c *Core) Wake() (leaseclock.BootTime, bool) { return c.turn.Timers.Next() }
 
 // up handles a new session. It sends Hello, then the events that the peer has not acknowledged, then requests renewals.
-func (c *Core) up(now Moment, e Up) {
+func (c *Core) up(now leaseclock.Moment, e Up) {
 	p := e.Peer
 	c.down(p)
 	c.sessions.open(p, e.Path)
@@ -300,9 +300,9 @@ func (c *Core) down(p job.Peer) {
 	c.reservations.disconnected(p)
 }
 
-func (c *Core) profileChanged(now Moment, p contract.Profile) {
+func (c *Core) profileChanged(now leaseclock.Moment, p contract.Profile) {
 	if err := c.account.setProfile(p); err != nil {
-		c.turn.log(slog.LevelError, "profile of this host is not usable", slog.Any("error", err))
+		c.turn.Log(slog.LevelError, "profile of this host is not usable", slog.Any("error", err))
 		return
 	}
 	p.Limits = c.cfg.Profile.Limits
@@ -339,7 +339,7 @@ func (c *Core) limitsChanged(e LimitsChanged) {
 }
 
 // Usage returns what users and projects have used of this host.
-func (c *Core) Usage(now Moment) UsageView {
+func (c *Core) Usage(now leaseclock.Moment) UsageView {
 	v := c.account.meter.view(now)
 	v.Limits, v.Priorities = c.account.quotas.limits, c.cfg.Priorities
 	return v

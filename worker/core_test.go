@@ -14,6 +14,9 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
+	"github.com/musterhq/muster/worker/leaseclock"
+	"github.com/musterhq/muster/worker/turn"
 )
 
 const (
@@ -45,18 +48,18 @@ type host struct {
 	t    tb
 	core *worker.Core
 	cfg  worker.Config
-	now  worker.Moment
+	now  leaseclock.Moment
 
 	records map[job.Attempt]contract.Record // on disk
 	synced  map[job.Attempt]contract.Record // the part that survives a power cut
 	wrote   worker.Writes                   // what the last step wrote
 	claims  map[job.Group]contract.Claim
 	failing bool
-	unsaved bool               // the last write has failed
-	refuses string             // the reason why the host's policy refuses all tasks; empty: it refuses none
-	mute    bool               // the policy does not answer
-	asked   []worker.Admission // questions to the policy without an answer
-	busy    map[int]bool       // ports that other programs use
+	unsaved bool             // the last write has failed
+	refuses string           // the reason why the host's policy refuses all tasks; empty: it refuses none
+	mute    bool             // the policy does not answer
+	asked   []turn.Admission // questions to the policy without an answer
+	busy    map[int]bool     // ports that other programs use
 
 	done worker.Effects                      // of the last round
 	sent map[job.Peer][]contract.ToScheduler // messages that got has not returned yet
@@ -82,14 +85,14 @@ func newHost(t tb, cfg worker.Config) *host {
 	t.Helper()
 	h := &host{
 		t: t, cfg: cfg, records: map[job.Attempt]contract.Record{}, claims: map[job.Group]contract.Claim{},
-		now: worker.Moment{Boot: worker.BootTime(time.Hour), Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)},
+		now: leaseclock.Moment{Boot: leaseclock.BootTime(time.Hour), Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)},
 	}
 	h.boot()
 	return h
 }
 
 // boot restarts the daemon on the same disk. The driver reports these events.
-func (h *host) boot(found ...worker.DriverEvent) {
+func (h *host) boot(found ...driver.Event) {
 	h.t.Helper()
 	h.bootWith(worker.Adopted{Found: found})
 }
@@ -348,7 +351,7 @@ func start(id uint64, a job.Attempt, s contract.Session, need job.Resources) con
 }
 
 // run brings an attempt to RUNNING.
-func (h *host) run(p job.Peer, id uint64, a job.Attempt, s contract.Session, need job.Resources) worker.Task {
+func (h *host) run(p job.Peer, id uint64, a job.Attempt, s contract.Session, need job.Resources) driver.Task {
 	h.t.Helper()
 	h.says(p, offer(id, a, need))
 	one[contract.Commit](h, p)
@@ -356,7 +359,7 @@ func (h *host) run(p job.Peer, id uint64, a job.Attempt, s contract.Session, nee
 	if len(e.Start) != 1 {
 		h.t.Fatalf("started %d tasks, want 1; sent %+v", len(e.Start), h.sent[p])
 	}
-	h.round(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 42})
+	h.round(driver.Event{Attempt: a, Kind: driver.Started, PID: 42})
 	return e.Start[0]
 }
 
@@ -379,10 +382,10 @@ var cpu = job.Resources{CPUs: 1}
 
 func gpus(n int) job.Resources { return job.Resources{CPUs: 1, GPUs: n} }
 
-func exited(a job.Attempt, code int) worker.DriverEvent {
+func exited(a job.Attempt, code int) driver.Event {
 	state := job.Succeeded
 	if code != 0 {
 		state = job.Failed
 	}
-	return worker.DriverEvent{Attempt: a, Kind: worker.DriverExited, Exit: job.Exit{State: state, Code: code}}
+	return driver.Event{Attempt: a, Kind: driver.Exited, Exit: job.Exit{State: state, Code: code}}
 }

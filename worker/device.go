@@ -14,6 +14,8 @@ import (
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/leaseclock"
+	"github.com/musterhq/muster/worker/turn"
 )
 
 // device is what a worker knows about one GPU beyond who holds it.
@@ -25,15 +27,16 @@ type device struct {
 	idle        job.Size         // memory in use when neither a task nor a process used it; -1: unknown
 	rest        job.Size         // memory in use that no listed process had, when no task held it
 	breaker     breaker
-	brokenUntil BootTime // the end of the quarantine for causeBreaker
+	brokenUntil leaseclock.BootTime // the end of the quarantine for causeBreaker
 	faults      faults
 }
 
 // devices are the GPUs of this host.
 type devices struct {
-	turn    *turn
+	turn    *turn.Turn
 	account *account
 	by      map[string]*device // by UUID
+	unsaved bool               // the quarantine has changed and must be saved
 	tasks   map[int]bool       // whether a process belongs to a task, by PID; a missing PID is not known
 }
 
@@ -65,10 +68,10 @@ func (ds *devices) put(d *device, c cause, why string) {
 	if c == causeUnknown {
 		level = slog.LevelWarn
 	} else {
-		ds.turn.keep = true
+		ds.unsaved = true
 	}
 	ds.account.capacity.gpus.Quarantine(d.UUID, ds.reason(d))
-	ds.turn.log(level, "device put into quarantine", slog.String("device", d.UUID), slog.String("reason", why))
+	ds.turn.Log(level, "device put into quarantine", slog.String("device", d.UUID), slog.String("reason", why))
 	ds.account.freeChanged()
 }
 
@@ -78,15 +81,15 @@ func (ds *devices) clear(d *device, c cause) {
 		return
 	}
 	delete(d.quarantine, c)
-	ds.turn.keep = ds.turn.keep || c != causeUnknown
+	ds.unsaved = ds.unsaved || c != causeUnknown
 	if why := ds.reason(d); why != "" {
 		ds.account.capacity.gpus.Quarantine(d.UUID, why)
 		return
 	}
 	ds.account.capacity.gpus.EndQuarantine(d.UUID)
-	ds.turn.log(slog.LevelInfo, "quarantine of device has ended", slog.String("device", d.UUID))
+	ds.turn.Log(slog.LevelInfo, "quarantine of device has ended", slog.String("device", d.UUID))
 	ds.account.freeChanged()
-	ds.turn.arbitrate = true
+	ds.turn.Arbitrate()
 }
 
 // reason returns the most informative reason of a device's quarantine; empty: it is not in quarantine.
@@ -107,7 +110,7 @@ func (ds *devices) reset(uuid string) {
 		return
 	}
 	d.breaker, d.faults = breaker{}, faults{ecc: d.faults.ecc, probes: d.faults.probes}
-	ds.turn.keep = true
+	ds.unsaved = true
 	for _, c := range causes {
 		if c != causeUnknown {
 			ds.clear(d, c)
@@ -117,7 +120,7 @@ func (ds *devices) reset(uuid string) {
 
 // status handles the present status of the devices. It returns, by UUID, whether ended tasks have left nothing on a
 // device.
-func (ds *devices) status(now Moment, list []gpu.Status) map[string]bool {
+func (ds *devices) status(now leaseclock.Moment, list []gpu.Status) map[string]bool {
 	back := map[string]bool{}
 	for _, s := range list {
 		d := ds.by[s.UUID]
@@ -168,7 +171,7 @@ func (ds *devices) use(d *device, s gpu.Status) (back bool) {
 	}
 	if ds.account.capacity.gpus.Foreign(d.UUID, u.taken(ds.account.capacity.gpus.Held(d.UUID), d.rest)) {
 		ds.account.freeChanged()
-		ds.turn.arbitrate = true
+		ds.turn.Arbitrate()
 	}
 	return back
 }
@@ -211,16 +214,16 @@ func (ds *devices) notBack(uuid string, a job.Attempt) {
 
 // reported handles an error that a device reported. It always requests a status from the driver, because that says more
 // than the number of the error.
-func (ds *devices) reported(now Moment, f gpu.Fault) {
-	ds.turn.out.Poll = true
+func (ds *devices) reported(now leaseclock.Moment, f gpu.Fault) {
+	ds.turn.Poll()
 	switch {
 	case f.Severity == gpu.SeverityProgram:
 		return
 	case f.Severity != gpu.SeverityDevice:
-		ds.turn.log(slog.LevelWarn, "a device reported an error", slog.String("device", f.UUID), slog.String("error", contract.Clip(f.Text)))
+		ds.turn.Log(slog.LevelWarn, "a device reported an error", slog.String("device", f.UUID), slog.String("error", contract.Clip(f.Text)))
 		return
 	case f.UUID == "":
-		ds.turn.log(slog.LevelError, "fault of a device that the driver does not name", slog.String("error", contract.Clip(f.Text)))
+		ds.turn.Log(slog.LevelError, "fault of a device that the driver does not name", slog.String("error", contract.Clip(f.Text)))
 		return
 	}
 	for _, uuid := range slices.Sorted(maps.Keys(ds.by)) {
@@ -232,30 +235,34 @@ func (ds *devices) reported(now Moment, f gpu.Fault) {
 
 // fault puts a device into quarantine until a probe finds it healthy. One fault may cause many reports, which count as
 // one.
-func (ds *devices) fault(now Moment, d *device, why string) {
+func (ds *devices) fault(now leaseclock.Moment, d *device, why string) {
 	_, already := d.quarantine[causeFault]
 	d.faults.add(now, already)
 	if !already {
 		ds.put(d, causeFault, why)
 	}
 	if now.Boot.Sub(d.faults.kept) >= noRecoveryPause { // most reports cause no write
-		d.faults.kept, ds.turn.keep = now.Boot, true
+		d.faults.kept, ds.unsaved = now.Boot, true
 	}
 	ds.armProbe(d)
 }
 
 // armProbe sets timers that request a status when the quarantine may end.
 func (ds *devices) armProbe(d *device) {
-	ask := func(Moment) { ds.turn.out.Poll = ds.turn.out.Poll || d.quarantine[causeFault] != "" }
-	for i, at := range []BootTime{d.faults.last.Add(noRecoveryPause), d.faults.probe} {
-		ds.turn.timers.stop(d.faults.probes[i])
-		d.faults.probes[i] = ds.turn.timers.set(at, ask)
+	ask := func(leaseclock.Moment) {
+		if d.quarantine[causeFault] != "" {
+			ds.turn.Poll()
+		}
+	}
+	for i, at := range []leaseclock.BootTime{d.faults.last.Add(noRecoveryPause), d.faults.probe} {
+		ds.turn.Timers.Stop(d.faults.probes[i])
+		d.faults.probes[i] = ds.turn.Timers.Set(at, ask)
 	}
 }
 
 // probe checks the newest status of a device. New memory errors are a fault even if nothing else reported them. The
 // quarantine for a fault ends if no task holds the device, the driver reports it as healthy, and the pause is over.
-func (ds *devices) probe(now Moment, d *device, s gpu.Status) {
+func (ds *devices) probe(now leaseclock.Moment, d *device, s gpu.Status) {
 	if errors := d.faults.newErrors(s); errors > 0 {
 		ds.fault(now, d, fmt.Sprintf("%d uncorrectable memory errors", errors))
 	}
@@ -266,7 +273,7 @@ func (ds *devices) probe(now Moment, d *device, s gpu.Status) {
 }
 
 // fail counts the failure of a job on a device, and reports whether it pauses the device.
-func (ds *devices) fail(now Moment, d *device, f failure) (tripped bool) {
+func (ds *devices) fail(now leaseclock.Moment, d *device, f failure) (tripped bool) {
 	why := d.breaker.note(f)
 	if why == "" {
 		return false
@@ -276,11 +283,11 @@ func (ds *devices) fail(now Moment, d *device, f failure) (tripped bool) {
 	return true
 }
 
-func (ds *devices) pause(now Moment, d *device, why string, pause time.Duration) {
+func (ds *devices) pause(now leaseclock.Moment, d *device, why string, pause time.Duration) {
 	d.brokenUntil = now.Boot.Add(pause)
 	d.breaker.from = d.brokenUntil
 	ds.put(d, causeBreaker, why)
-	ds.turn.timers.set(d.brokenUntil, func(Moment) {
+	ds.turn.Timers.Set(d.brokenUntil, func(leaseclock.Moment) {
 		if ds.by[d.UUID] == d {
 			ds.clear(d, causeBreaker)
 		}

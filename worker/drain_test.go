@@ -9,11 +9,13 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
+	"github.com/musterhq/muster/worker/turn"
 )
 
 // termed returns the end of a task after the signal TERM.
-func termed(a job.Attempt, h *host) worker.DriverEvent {
-	return worker.DriverEvent{Attempt: a, Kind: worker.DriverExited, Exit: job.Exit{State: job.Failed, Code: 143, Signal: 15, Ended: h.now.Wall}}
+func termed(a job.Attempt, h *host) driver.Event {
+	return driver.Event{Attempt: a, Kind: driver.Exited, Exit: job.Exit{State: job.Failed, Code: 143, Signal: 15, Ended: h.now.Wall}}
 }
 
 func lastEvent(h *host, p job.Peer) contract.Event {
@@ -35,7 +37,7 @@ func TestTasksArePreemptedAtTheDeadlineOfADrain(t *testing.T) {
 	if len(h.done.Stop) != 0 {
 		t.Fatalf("stopped before the deadline: %+v, want none", h.done.Stop)
 	}
-	var stops []worker.Stop
+	var stops []turn.Stop
 	h.jump(2 * time.Second)
 	stops = append(stops, h.round().Stop...)
 	if len(stops) != 1 || stops[0].Attempt != a || stops[0].Grace != job.DefaultGrace {
@@ -58,7 +60,7 @@ func TestDrainSurvivesARestart(t *testing.T) {
 	// The deadline passes while the daemon is down.
 	h.cfg.Draining = worker.Drain{On: true, Deadline: h.now.Wall.Add(time.Minute)}
 	h.jump(time.Hour)
-	h.boot(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 42})
+	h.boot(driver.Event{Attempt: a, Kind: driver.Started, PID: 42})
 	if len(h.done.Stop) != 1 || h.done.Stop[0].Attempt != a {
 		t.Fatalf("stops = %+v, want 1 of them and [0].Attempt %v", h.done.Stop, a)
 	}

@@ -3,17 +3,18 @@ package worker
 // The events that a Core handles, and the effects that it returns.
 
 import (
-	"log/slog"
 	"time"
 
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/internal/fairshare"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/driver"
+	"github.com/musterhq/muster/worker/turn"
 )
 
-// Event is one thing that happened: any of the types below, or a DriverEvent.
-type Event interface{ workerEvent() }
+// Event is one thing that happened: any of the types below, or a driver.Event.
+type Event interface{ WorkerEvent() }
 
 type (
 	// Up says that a session to a scheduler has opened.
@@ -33,7 +34,7 @@ type (
 
 	// Adopted completes a restart with the attempts that the driver knows. Any other attempt in the ledger has no process.
 	Adopted struct {
-		Found []DriverEvent
+		Found []driver.Event
 		// NeverBegun are attempts in the ledger that the driver was never asked to start.
 		NeverBegun []job.Attempt
 	}
@@ -108,24 +109,23 @@ const (
 	Absent
 )
 
-func (Up) workerEvent()             {}
-func (Down) workerEvent()           {}
-func (Message) workerEvent()        {}
-func (Adopted) workerEvent()        {}
-func (Admitted) workerEvent()       {}
-func (PortFound) workerEvent()      {}
-func (StopFailed) workerEvent()     {}
-func (DeviceStatus) workerEvent()   {}
-func (DeviceFault) workerEvent()    {}
-func (DeviceRestored) workerEvent() {}
-func (LookedUp) workerEvent()       {}
-func (ProfileChanged) workerEvent() {}
-func (LimitsChanged) workerEvent()  {}
-func (RoomChanged) workerEvent()    {}
-func (SharesChanged) workerEvent()  {}
-func (ForgetClaim) workerEvent()    {}
-func (Drain) workerEvent()          {}
-func (DriverEvent) workerEvent()    {}
+func (Up) WorkerEvent()             {}
+func (Down) WorkerEvent()           {}
+func (Message) WorkerEvent()        {}
+func (Adopted) WorkerEvent()        {}
+func (Admitted) WorkerEvent()       {}
+func (PortFound) WorkerEvent()      {}
+func (StopFailed) WorkerEvent()     {}
+func (DeviceStatus) WorkerEvent()   {}
+func (DeviceFault) WorkerEvent()    {}
+func (DeviceRestored) WorkerEvent() {}
+func (LookedUp) WorkerEvent()       {}
+func (ProfileChanged) WorkerEvent() {}
+func (LimitsChanged) WorkerEvent()  {}
+func (RoomChanged) WorkerEvent()    {}
+func (SharesChanged) WorkerEvent()  {}
+func (ForgetClaim) WorkerEvent()    {}
+func (Drain) WorkerEvent()          {}
 
 // Writes is what must be written to disk before the effects of a turn.
 type Writes struct {
@@ -140,14 +140,9 @@ type Writes struct {
 // Empty reports whether there is nothing to write.
 func (w Writes) Empty() bool { return len(w.Put)+len(w.Gone)+len(w.Claims) == 0 }
 
-// Effects is what to do after a turn, in the order of executor.carryOut.
+// Effects is what to do after a turn, in the order of loop.executor.carryOut.
 type Effects struct {
-	Log    []Line
-	Start  []Task
-	Stop   []Stop
-	Signal []SignalTo
-	Extend map[job.Attempt]BootTime
-	Forget []job.Attempt
+	turn.Effects
 	// Keep is the quarantine to save; nil: it has not changed.
 	Keep *Quarantine
 	// KeepUsage is the usage to save; nil: not now.
@@ -156,61 +151,4 @@ type Effects struct {
 	// any more.
 	Want   []job.Peer
 	Unwant []job.Peer
-	Send   []Outgoing
-	// Poll requests a DeviceStatus soon.
-	Poll bool
-	// Drained says that from now on no task needs the GPUs of this host, or that some may again; nil: no change.
-	Drained *bool
-	// Admit are questions to the host's policy. Each is answered with an Admitted event. Until then the attempt is
-	// neither started nor refused.
-	Admit []Admission
-	// Ports are searches for a port. Each is answered with a PortFound. Until then the Commit is not sent.
-	Ports []PortSearch
-	// LookUp are users whose accounts are to be looked up. Each is answered with a LookedUp, now or later.
-	LookUp []UserLookup
-}
-
-// UserLookup is a lookup of a user's account.
-type UserLookup struct {
-	User string
-	For  job.Peer // the scheduler whose offer needs it
-}
-
-// Line is one line for the log.
-type Line struct {
-	Level slog.Level
-	Msg   string // a constant
-	Attrs []slog.Attr
-}
-
-// Admission asks whether the user may run this task here.
-type Admission struct {
-	Attempt job.Attempt
-	User    string
-	Spec    job.Spec
-}
-
-// PortSearch asks for the first of some ports that no program on this host uses, for rank 0 of a gang.
-type PortSearch struct {
-	Attempt job.Attempt
-	Try     []int
-}
-
-// Outgoing is one message to a scheduler.
-type Outgoing struct {
-	To  job.Peer
-	Msg contract.ToScheduler
-}
-
-// Stop asks the driver to end an attempt.
-type Stop struct {
-	Attempt job.Attempt
-	Grace   time.Duration
-	Reason  string
-}
-
-// SignalTo asks the driver to signal an attempt.
-type SignalTo struct {
-	Attempt job.Attempt
-	Number  int
 }

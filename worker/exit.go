@@ -7,11 +7,12 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/leaseclock"
 )
 
 // exitOf completes the exit of an attempt. An attempt that was stopped on request is CANCELLED or PREEMPTED, and has not
 // failed.
-func exitOf(now Moment, a *attempt, exit job.Exit) job.Exit {
+func exitOf(now leaseclock.Moment, a *attempt, exit job.Exit) job.Exit {
 	if !exit.State.Ended() {
 		exit.State = job.Failed
 	}

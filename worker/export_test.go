@@ -8,6 +8,7 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/leaseclock"
 )
 
 // Access to internals for tests.
@@ -21,13 +22,13 @@ const (
 )
 
 // Turns reports whether what is free is set aside for an offer now, and until when.
-func Turns(since, now BootTime, first time.Duration) (kept bool, until BootTime) {
+func Turns(since, now leaseclock.BootTime, first time.Duration) (kept bool, until leaseclock.BootTime) {
 	return turns(since, now, first)
 }
 
 // Booked returns the booked times of queued offers.
-func Booked(c *Core) map[uint64]BootTime {
-	out := map[uint64]BootTime{}
+func Booked(c *Core) map[uint64]leaseclock.BootTime {
+	out := map[uint64]leaseclock.BootTime{}
 	for _, o := range c.queue.ranked {
 		if o.state == offerQueued && o.booked.at != 0 {
 			out[o.key.id] = o.booked.at
@@ -48,10 +49,10 @@ func Refusals(c *Core) int {
 
 // Arbitrates passes an event to a core, and reports whether the step will arbitrate because of it. The step itself is
 // due.
-func Arbitrates(c *Core, now Moment, ev Event) bool {
-	c.turn.now = now.Boot
+func Arbitrates(c *Core, now leaseclock.Moment, ev Event) bool {
+	c.turn.Begin(now.Boot)
 	c.take(now, ev)
-	return c.turn.arbitrate
+	return c.turn.Arbitrates()
 }
 
 // Bind makes a daemon the owner of a group, whoever founded it. It is for groups without a proof.
@@ -61,7 +62,7 @@ func Bind(c *Core, g job.Group, owner job.Peer) {
 		claims.groups[g] = newGroup(g)
 	}
 	claims.groups[g].epoch = contract.Epoch{}
-	claims.bind(Moment{}, claims.groups[g], owner)
+	claims.bind(leaseclock.Moment{}, claims.groups[g], owner)
 }
 
 // Residents returns how many users a core remembers as looked up.
@@ -114,7 +115,7 @@ func sizes(v reflect.Value, at string, seen map[uintptr]bool, out map[string]int
 }
 
 // Flood queues offers beyond the bounds of the queue.
-func (c *Core) Flood(now Moment, n int, from job.Peer, offer func(i int) contract.Offer) {
+func (c *Core) Flood(now leaseclock.Moment, n int, from job.Peer, offer func(i int) contract.Offer) {
 	for i := range n {
 		m := offer(i)
 		c.queue.add(now, offerKey{from, m.ID}, m, c.leases.claims.groups[m.Group])

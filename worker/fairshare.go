@@ -14,6 +14,9 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/internal/fairshare"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/driver"
+	"github.com/musterhq/muster/worker/leaseclock"
+	"github.com/musterhq/muster/worker/turn"
 )
 
 const (
@@ -28,18 +31,18 @@ const (
 
 // meter counts what accounts use. It computes usage when it is read, so that it costs nothing while tasks run.
 type meter struct {
-	turn    *turn
+	turn    *turn.Turn
 	weights fairshare.Weights
 	has     fairshare.Use // the GPUs and CPUs of this host
 	lines   map[fairshare.Account]*line
 	tasks   int              // number of tasks that hold something
 	saved   Usage            // what an earlier run of the daemon has saved
 	table   *fairshare.Table // the standings; nil: none were needed yet
-	tableAt BootTime
-	timer   *timer // for news of usage; nil: nothing is used and all is told and saved
-	due     bool   // schedulers are to be told in this turn
-	keep    bool   // usage is to be saved in this turn
-	kept    BootTime
+	tableAt leaseclock.BootTime
+	timer   *turn.Timer // for news of usage; nil: nothing is used and all is told and saved
+	due     bool        // schedulers are to be told in this turn
+	keep    bool        // usage is to be saved in this turn
+	kept    leaseclock.BootTime
 	unsaved bool
 }
 
@@ -48,10 +51,10 @@ type line struct {
 	tasks int
 	held  fairshare.Use // GPUs and CPUs
 	used  fairshare.Use // seconds, decayed to this time:
-	at    BootTime
+	at    leaseclock.BootTime
 }
 
-func newMeter(cfg *Config, t *turn) *meter {
+func newMeter(cfg *Config, t *turn.Turn) *meter {
 	return &meter{turn: t, weights: cfg.Shares, has: offeredBy(cfg.Profile), lines: map[fairshare.Account]*line{}, saved: cfg.Usage}
 }
 
@@ -61,7 +64,7 @@ func offeredBy(p contract.Profile) fairshare.Use {
 }
 
 // charge brings the line up to date.
-func (l *line) charge(now BootTime, halfLife time.Duration) {
+func (l *line) charge(now leaseclock.BootTime, halfLife time.Duration) {
 	if d := now.Sub(l.at); d > 0 {
 		l.used = l.used.Times(fairshare.Decay(d, halfLife)).Plus(l.held, fairshare.Held(d, halfLife))
 		l.at = now
@@ -75,10 +78,10 @@ func (m *meter) of(a fairshare.Account) *line {
 		if len(m.lines) >= maxAccounts {
 			m.forget()
 		}
-		l = &line{at: m.turn.now}
+		l = &line{at: m.turn.Now()}
 		m.lines[a] = l
 	}
-	l.charge(m.turn.now, m.weights.HalfLife)
+	l.charge(m.turn.Now(), m.weights.HalfLife)
 	return l
 }
 
@@ -142,7 +145,7 @@ func (m *meter) arm() {
 		return
 	}
 	period := m.weights.Period()
-	m.timer = m.turn.timers.set(m.turn.now.Add(period), func(now Moment) {
+	m.timer = m.turn.Timers.Set(m.turn.Now().Add(period), func(now leaseclock.Moment) {
 		m.timer = nil
 		m.due, m.unsaved = true, m.unsaved || m.tasks > 0
 		if m.unsaved && now.Boot.Sub(m.kept) >= keptEvery*period {
@@ -158,7 +161,7 @@ func (m *meter) arm() {
 func (m *meter) entries() []fairshare.Entry {
 	out := make([]fairshare.Entry, 0, len(m.lines))
 	for a, l := range m.lines {
-		l.charge(m.turn.now, m.weights.HalfLife)
+		l.charge(m.turn.Now(), m.weights.HalfLife)
 		out = append(out, fairshare.Entry{Account: a, Used: l.used})
 	}
 	m.sort(out)
@@ -195,7 +198,7 @@ func (m *meter) report() *contract.Usage {
 }
 
 // record returns what is saved for the next run of the daemon; nil unless it is time.
-func (m *meter) record(now Moment, boot string) *Usage {
+func (m *meter) record(now leaseclock.Moment, boot string) *Usage {
 	if !m.keep {
 		return nil
 	}
@@ -205,7 +208,7 @@ func (m *meter) record(now Moment, boot string) *Usage {
 
 // load restores what an earlier run of the daemon has saved. Tasks that went on meanwhile are charged for that time.
 // found says which of them have ended, and when.
-func (m *meter) load(now Moment, boot string, running []contract.Record, found []DriverEvent) {
+func (m *meter) load(now leaseclock.Moment, boot string, running []contract.Record, found []driver.Event) {
 	was := m.saved
 	m.saved = Usage{}
 	if !m.weights.On() {
@@ -224,7 +227,7 @@ func (m *meter) load(now Moment, boot string, running []contract.Record, found [
 	}
 	ended := map[job.Attempt]time.Time{}
 	for _, e := range found {
-		if e.Kind != DriverStarted && e.Kind != DriverStarting {
+		if e.Kind != driver.Started && e.Kind != driver.Starting {
 			ended[e.Attempt] = e.Exit.Ended
 		}
 	}
@@ -256,12 +259,12 @@ func (m *meter) standing(a fairshare.Account) fairshare.Standing { return m.tabl
 
 // refresh recomputes the standings. It returns false if the old ones are recent enough, or if usage is not counted.
 func (m *meter) refresh() bool {
-	if !m.weights.On() || m.table != nil && m.turn.now.Sub(m.tableAt) < standingsFor {
+	if !m.weights.On() || m.table != nil && m.turn.Now().Sub(m.tableAt) < standingsFor {
 		return false
 	}
-	m.table, m.tableAt = fairshare.NewTable(&m.weights, m.has), m.turn.now
+	m.table, m.tableAt = fairshare.NewTable(&m.weights, m.has), m.turn.Now()
 	for a, l := range m.lines {
-		l.charge(m.turn.now, m.weights.HalfLife)
+		l.charge(m.turn.Now(), m.weights.HalfLife)
 		m.table.Add(a, l.used)
 	}
 	return true
@@ -270,13 +273,13 @@ func (m *meter) refresh() bool {
 // setWeights replaces the weights. Usage that was counted stays.
 func (m *meter) setWeights(w fairshare.Weights) {
 	for _, l := range m.lines {
-		l.charge(m.turn.now, m.weights.HalfLife)
+		l.charge(m.turn.Now(), m.weights.HalfLife)
 		if !w.On() {
-			l.at = m.turn.now
+			l.at = m.turn.Now()
 		}
 	}
 	m.weights, m.table = w, nil
-	m.turn.arbitrate = true
+	m.turn.Arbitrate()
 }
 
 // UsageView is what accounts have used of a host, and what they hold, for people.
@@ -291,8 +294,8 @@ type UsageView struct {
 }
 
 // view returns the present state.
-func (m *meter) view(now Moment) UsageView {
-	m.turn.now = now.Boot
+func (m *meter) view(now leaseclock.Moment) UsageView {
+	m.turn.Begin(now.Boot)
 	v := UsageView{Weights: m.weights, Has: m.has, Entries: m.entries(), Held: map[fairshare.Account]fairshare.Use{}}
 	v.Weights.Users, v.Weights.Projects = maps.Clone(v.Weights.Users), maps.Clone(v.Weights.Projects)
 	for a, l := range m.lines {

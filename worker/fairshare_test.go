@@ -13,6 +13,8 @@ import (
 	"github.com/musterhq/muster/internal/fairshare"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
+	"github.com/musterhq/muster/worker/leaseclock"
 )
 
 // sharing returns a host with so many GPUs that counts use.
@@ -75,7 +77,7 @@ func TestUsageSurvivesRestarts(t *testing.T) {
 		before := h.used(user)
 		h.now.Boot = h.now.Boot.Add(15 * time.Minute)
 		h.now.Wall = h.now.Wall.Add(15*time.Minute + set)
-		h.boot(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 42})
+		h.boot(driver.Event{Attempt: a, Kind: driver.Started, PID: 42})
 		got := h.used(user)
 		if set == 0 {
 			within(t, "after a restart", got, before+1800)
@@ -87,7 +89,7 @@ func TestUsageSurvivesRestarts(t *testing.T) {
 	}
 	// A reboot ends the task. Past use stays, and decays by the wall clock.
 	before := h.used(user)
-	h.cfg.Boot, h.now.Boot, h.now.Wall = "boot-2", worker.BootTime(time.Minute), h.now.Wall.Add(life)
+	h.cfg.Boot, h.now.Boot, h.now.Wall = "boot-2", leaseclock.BootTime(time.Minute), h.now.Wall.Add(life)
 	h.boot()
 	within(t, "a day after", h.used(user), before/2)
 }
@@ -102,7 +104,7 @@ func TestUsageIsCountedOnce(t *testing.T) {
 		h.pass(time.Second)
 	}
 	within(t, "in 600 rounds", h.used(user), 600)
-	h.round(worker.DriverEvent{Attempt: a, Kind: worker.DriverExited, Exit: job.Exit{State: job.Succeeded}})
+	h.round(driver.Event{Attempt: a, Kind: driver.Exited, Exit: job.Exit{State: job.Succeeded}})
 	at := h.used(user)
 	h.pass(time.Hour)
 	within(t, "an hour after the end", h.used(user), at*fairshare.Decay(time.Hour, life))
@@ -156,14 +158,14 @@ func (h *host) startAll(p job.Peer) {
 		m := start(c.Offer, c.Attempt, c.Session, gpus(1))
 		m.User = h.records[c.Attempt].User
 		h.says(p, m)
-		h.round(worker.DriverEvent{Attempt: c.Attempt, Kind: worker.DriverStarted, PID: 42})
+		h.round(driver.Event{Attempt: c.Attempt, Kind: driver.Started, PID: 42})
 	}
 }
 
 // end ends a task.
 func (h *host) end(a job.Attempt) {
 	h.t.Helper()
-	h.round(worker.DriverEvent{Attempt: a, Kind: worker.DriverExited, Exit: job.Exit{State: job.Succeeded}})
+	h.round(driver.Event{Attempt: a, Kind: driver.Exited, Exit: job.Exit{State: job.Succeeded}})
 }
 
 // The number of accounts that are counted and reported is bounded, however many users there are.

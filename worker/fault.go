@@ -7,16 +7,18 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/worker/leaseclock"
+	"github.com/musterhq/muster/worker/turn"
 )
 
 // faults are the errors that a GPU has reported.
 type faults struct {
-	count  int       // how often it was put into quarantine for a fault
-	last   BootTime  // when it last reported a fault
-	probe  BootTime  // when the quarantine may end
-	kept   BootTime  // when last and probe were last written
-	probes [2]*timer // request a status from the driver
-	ecc    int64     // uncorrectable memory errors when they were last read; -1: never read
+	count  int                 // how often it was put into quarantine for a fault
+	last   leaseclock.BootTime // when it last reported a fault
+	probe  leaseclock.BootTime // when the quarantine may end
+	kept   leaseclock.BootTime // when last and probe were last written
+	probes [2]*turn.Timer      // request a status from the driver
+	ecc    int64               // uncorrectable memory errors when they were last read; -1: never read
 }
 
 const (
@@ -35,7 +37,7 @@ func (f *faults) pause() time.Duration {
 }
 
 // add records a fault. It counts the fault unless the device is already in quarantine for one.
-func (f *faults) add(now Moment, already bool) {
+func (f *faults) add(now leaseclock.Moment, already bool) {
 	if !already {
 		if f.count > 0 && now.Boot.Sub(f.last) >= faultForgotten {
 			f.count = 0
@@ -48,7 +50,7 @@ func (f *faults) add(now Moment, already bool) {
 
 // pauseOver reports whether the quarantine may end. After a first fault the pause is shorter if the driver says that no
 // recovery is needed.
-func (f *faults) pauseOver(now Moment, s gpu.Status) bool {
+func (f *faults) pauseOver(now leaseclock.Moment, s gpu.Status) bool {
 	early := s.Recovery == gpu.RecoveryNone && f.count == 1 && now.Boot.Sub(f.last) >= noRecoveryPause
 	return early || now.Boot >= f.probe
 }
@@ -64,7 +66,7 @@ func (f *faults) newErrors(s gpu.Status) int64 {
 }
 
 // restore loads what an earlier run of the daemon has saved.
-func (f *faults) restore(now Moment, was QuarantinedDevice) {
+func (f *faults) restore(now leaseclock.Moment, was QuarantinedDevice) {
 	if was.Faults == 0 {
 		return
 	}

@@ -10,16 +10,18 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/leaseclock"
+	"github.com/musterhq/muster/worker/turn"
 )
 
 // changes reports whether a scheduler that was told f should now be told to: the kind differs, something is kept for the
 // offer now or not any more, or the time differs much.
-func (f forecast) changes(now Moment, to forecast) bool {
+func (f forecast) changes(now leaseclock.Moment, to forecast) bool {
 	return f.kind != to.kind || f.elsewhere != to.elsewhere || f.kind != unforeseen && differ(now, f.at, to.at)
 }
 
 // differ reports whether two times differ by more than a sixteenth of what is left, and two seconds.
-func differ(now Moment, told, at BootTime) bool {
+func differ(now leaseclock.Moment, told, at leaseclock.BootTime) bool {
 	if told == never || at == never {
 		return told != at
 	}
@@ -33,7 +35,7 @@ type forecasts struct {
 }
 
 // update notes the forecasts of a pass. Offers that had a forecast and are not among them become unforeseen.
-func (fs *forecasts) update(now Moment, all []forecast) {
+func (fs *forecasts) update(now leaseclock.Moment, all []forecast) {
 	for _, o := range fs.told {
 		if o.state == offerQueued && !slices.ContainsFunc(all, func(f forecast) bool { return f.offer == o }) {
 			fs.tell(now, forecast{offer: o})
@@ -49,7 +51,7 @@ func (fs *forecasts) update(now Moment, all []forecast) {
 	clear(fs.told[len(fs.told):cap(fs.told)])
 }
 
-func (fs *forecasts) tell(now Moment, f forecast) {
+func (fs *forecasts) tell(now leaseclock.Moment, f forecast) {
 	o := f.offer
 	if !o.told.changes(now, f) {
 		return
@@ -65,7 +67,7 @@ func (fs *forecasts) tell(now Moment, f forecast) {
 }
 
 // take returns what a scheduler is to be told now.
-func (fs *forecasts) take(now Moment, p job.Peer) []contract.Forecast {
+func (fs *forecasts) take(now leaseclock.Moment, p job.Peer) []contract.Forecast {
 	if len(fs.pending[p]) == 0 {
 		return nil
 	}
@@ -96,7 +98,7 @@ func (fs *forecasts) forget(p job.Peer) { delete(fs.pending, p) }
 
 // keeping is what schedulers are told about what is kept for waiting tasks.
 type keeping struct {
-	turn   *turn
+	turn   *turn.Turn
 	all    []keptFor
 	unsaid bool // no Availability has reported the last change
 	waits  bool // a timer is set
@@ -104,7 +106,7 @@ type keeping struct {
 
 // update notes what a pass keeps. If that has changed much, schedulers are told with the next Availability, or after
 // sayKeptAfter. This news is for people, so it must not delay news of what is free.
-func (k *keeping) update(now Moment, all []keptFor) {
+func (k *keeping) update(now leaseclock.Moment, all []keptFor) {
 	if !slices.EqualFunc(k.all, all, func(a, b keptFor) bool {
 		return a.offer == b.offer && a.below == b.below && a.cpus == b.cpus && a.memory == b.memory && slices.Equal(a.held, b.held) &&
 			a.starts == b.starts && !differ(now, a.until, b.until)
@@ -113,8 +115,10 @@ func (k *keeping) update(now Moment, all []keptFor) {
 	}
 	if k.unsaid && !k.waits {
 		k.waits = true
-		k.turn.timers.set(now.Boot.Add(sayKeptAfter), func(Moment) {
-			k.waits, k.turn.announce = false, k.turn.announce || k.unsaid
+		k.turn.Timers.Set(now.Boot.Add(sayKeptAfter), func(leaseclock.Moment) {
+			if k.waits = false; k.unsaid {
+				k.turn.Announce()
+			}
 		})
 	}
 }
@@ -130,7 +134,7 @@ func (k *keeping) message(free *contract.Free) (out []contract.Kept) {
 			m.Job, m.User = f.offer.msg.Attempt.Job, f.offer.msg.User
 		}
 		if f.until != never {
-			m.For = min(max(time.Millisecond, f.until.Sub(k.turn.now)), contract.MaxForecast)
+			m.For = min(max(time.Millisecond, f.until.Sub(k.turn.Now())), contract.MaxForecast)
 		}
 		for n := range free.GPUs {
 			if slices.Contains(f.held, free.GPUs[n].UUID) {

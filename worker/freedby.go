@@ -9,28 +9,29 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/leaseclock"
 )
 
 // never is later than any other time.
-const never = BootTime(math.MaxInt64)
+const never = leaseclock.BootTime(math.MaxInt64)
 
 // expect notes how long the attempt may hold what it has from the start of its process; 0: no limit is known. It assumes
 // that the process begins within startWithin. The time before the start does not count towards the limit.
-func (a *attempt) expect(now Moment, limit time.Duration) {
+func (a *attempt) expect(now leaseclock.Moment, limit time.Duration) {
 	if a.limit = limit; limit > 0 {
 		a.frees = now.Boot.Add(startWithin + limit)
 	}
 }
 
 // begun notes that the process of the attempt has begun.
-func (a *attempt) begun(now Moment) {
+func (a *attempt) begun(now leaseclock.Moment) {
 	if a.began = now.Boot; a.limit > 0 && a.stop == nil {
 		a.frees = now.Boot.Add(a.limit)
 	}
 }
 
 // ends notes that the attempt ends within this time, because it was told to, or because its processes are gone.
-func (a *attempt) ends(now Moment, within time.Duration) {
+func (a *attempt) ends(now leaseclock.Moment, within time.Duration) {
 	if by := now.Boot.Add(within); a.frees == 0 || by < a.frees {
 		a.frees = by
 	}
@@ -38,7 +39,7 @@ func (a *attempt) ends(now Moment, within time.Duration) {
 
 // readopt computes after a restart what is left of the time limit. The start of a process is known only by the wall
 // clock, which may have been set meanwhile; the driver measures the limit itself.
-func (a *attempt) readopt(now Moment) {
+func (a *attempt) readopt(now leaseclock.Moment) {
 	if a.rec.File == nil || a.ended() {
 		return
 	}
@@ -51,7 +52,7 @@ func (a *attempt) readopt(now Moment) {
 
 // freedBy returns until when the attempt holds what it has, at the latest; never if that is not known. The time moves
 // later while the attempt waits for its process to begin, and while the attempt is overdue.
-func (a *attempt) freedBy(now Moment) BootTime {
+func (a *attempt) freedBy(now leaseclock.Moment) leaseclock.BootTime {
 	if a.frees == 0 || a.gathers() {
 		return never
 	}
@@ -69,7 +70,7 @@ func (a *attempt) gathers() bool {
 }
 
 // lastsUntil returns until when a task holds what it gets at a time; never if it has no limit.
-func lastsUntil(at BootTime, limit time.Duration) BootTime {
+func lastsUntil(at leaseclock.BootTime, limit time.Duration) leaseclock.BootTime {
 	if limit <= 0 {
 		return never
 	}
@@ -78,7 +79,7 @@ func lastsUntil(at BootTime, limit time.Duration) BootTime {
 
 // release is what an attempt gives back, and when at the latest.
 type release struct {
-	at      BootTime
+	at      leaseclock.BootTime
 	attempt *attempt
 	need    job.Resources
 }

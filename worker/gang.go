@@ -11,6 +11,7 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/leaseclock"
 )
 
 // gangs are the offers to members of gangs that wait, are reserved, or have a conditional Commit.
@@ -112,7 +113,7 @@ func sameGang(a, b *offer) bool {
 // task may once the gang has gathered for as long as a single task holds a reservation. So single tasks do not break up
 // gangs that gather quickly, and do not starve behind a gang that renews its offers. After Firm no offer may: all members
 // have committed, and tasks are being ended for them.
-func mayRevoke(now Moment, o, gang *offer) bool {
+func mayRevoke(now leaseclock.Moment, o, gang *offer) bool {
 	switch {
 	case gang.msg.Gang == 0 || gang.firm || sameGang(o, gang) || precede(o, gang) >= 0:
 		return false
@@ -132,7 +133,7 @@ func holdOf(m *contract.Offer) time.Duration {
 
 // heldUntil returns when the reservation of an offer, or the promise of its conditional Commit, ends unless the offer
 // comes again.
-func (o *offer) heldUntil(now Moment) BootTime {
+func (o *offer) heldUntil(now leaseclock.Moment) leaseclock.BootTime {
 	until := now.Boot.Add(holdOf(&o.msg))
 	if o.msg.Gang > 0 && o.since != 0 {
 		until = min(until, o.since.Add(maxGather))
@@ -147,10 +148,10 @@ func (o *offer) rankZero() bool { return o.msg.Gang > 0 && o.msg.Attempt.Task%o.
 // without a start, and is as long as the gang held the place. Without it, gangs that all lack another host would hold
 // what is free here by turns, and nothing would ever run on it.
 type others struct {
-	until      BootTime
-	precedence int      // gangs of a higher one need not wait
-	turns      rota     // since a place was held in vain for the first time; see heldInVain
-	last       BootTime // when one was held in vain for the last time
+	until      leaseclock.BootTime
+	precedence int                 // gangs of a higher one need not wait
+	turns      rota                // since a place was held in vain for the first time; see heldInVain
+	last       leaseclock.BootTime // when one was held in vain for the last time
 }
 
 // vainForgotten is how long no place must be held in vain for the turns to restart. If the turns have lasted longer, that
@@ -159,7 +160,7 @@ const vainForgotten = 24 * time.Hour
 
 // heldInVain notes that the reservation of an offer ends without a start. If tasks are ordered by level, single tasks and
 // gangs go first by turns from then on; turn is the length of the first turn.
-func (t *others) heldInVain(now BootTime, o *offer, turn time.Duration) {
+func (t *others) heldInVain(now leaseclock.BootTime, o *offer, turn time.Duration) {
 	if o.msg.Gang == 0 || o.since == 0 || now.Sub(o.since) < contract.ReserveFor {
 		return
 	}
@@ -178,7 +179,7 @@ func (t *others) heldInVain(now BootTime, o *offer, turn time.Duration) {
 func (t *others) started() { *t = others{} }
 
 // before reports whether an offer to a gang's member is decided only after those of single tasks of its priority.
-func (t *others) before(now BootTime, o *offer) bool {
+func (t *others) before(now leaseclock.BootTime, o *offer) bool {
 	if o.msg.Gang == 0 || o.preempted || o.conditional || now >= t.until || o.msg.Precedence() > t.precedence {
 		return false
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
 )
 
 // member returns an offer to a member of a gang of 3. Gangs are ordered by their numbers.
@@ -301,7 +302,7 @@ func TestRank0GetsAPortOfItsOwn(t *testing.T) {
 	}
 	run, c := commit(1)
 	h.says(amy, startOf(run, c))
-	h.round(worker.DriverEvent{Attempt: run.Attempt, Kind: worker.DriverStarted, PID: 4})
+	h.round(driver.Event{Attempt: run.Attempt, Kind: driver.Started, PID: 4})
 	commit(2)
 	released, _ := commit(3)
 	h.says(amy, member(4, 0, cpu))
@@ -312,7 +313,7 @@ func TestRank0GetsAPortOfItsOwn(t *testing.T) {
 	seen = seen[:2]
 	commit(5)
 
-	h.boot(worker.DriverEvent{Attempt: run.Attempt, Kind: worker.DriverStarted, PID: 4})
+	h.boot(driver.Event{Attempt: run.Attempt, Kind: driver.Started, PID: 4})
 	h.meet(amy, 1)
 	seen = seen[:1]
 	commit(6)

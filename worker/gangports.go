@@ -6,24 +6,25 @@ import (
 	"math/rand/v2"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/turn"
 )
 
 // ports gives each gang a port that no other gang on this host has.
 type ports struct {
 	cfg  *Config
-	turn *turn
+	turn *turn.Turn
 	used map[int]job.Attempt
 	next int // where the next search begins
 }
 
-func newPorts(cfg *Config, t *turn) *ports {
+func newPorts(cfg *Config, t *turn.Turn) *ports {
 	first := rand.New(rand.NewPCG(cfg.Seed, 0x706f727473)).IntN(cfg.ports()) //nolint:gosec // not a secret
 	return &ports{cfg: cfg, turn: t, used: map[int]job.Attempt{}, next: first}
 }
 
 // search asks for a port that no other program uses either. The answer is a PortFound.
 func (p *ports) search(a job.Attempt) {
-	s := PortSearch{Attempt: a}
+	s := turn.PortSearch{Attempt: a}
 	for range min(p.cfg.ports(), maxTries+len(p.used)) {
 		port := p.cfg.FirstPort + p.next
 		p.next = (p.next + 1) % p.cfg.ports()
@@ -34,7 +35,7 @@ func (p *ports) search(a job.Attempt) {
 			break
 		}
 	}
-	p.turn.out.Ports = append(p.turn.out.Ports, s)
+	p.turn.SearchPort(s)
 }
 
 // take gives a port to an attempt. It returns false if another one has it.

@@ -12,19 +12,22 @@ import (
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/leaseclock"
+	"github.com/musterhq/muster/worker/turn"
 )
 
 // health records the failures of the host and its devices.
 type health struct {
-	turn     *turn
+	turn     *turn.Turn
 	boot     string // this boot of the host
 	host     hostBreaker
 	devices  devices
-	saved    Quarantine // what an earlier run of the daemon has saved
-	loadedAt Moment     // when saved was loaded
+	saved    Quarantine        // what an earlier run of the daemon has saved
+	loadedAt leaseclock.Moment // when saved was loaded
+	unsaved  bool              // the state of a breaker has changed and must be saved
 }
 
-func newHealth(cfg *Config, t *turn, a *account) *health {
+func newHealth(cfg *Config, t *turn.Turn, a *account) *health {
 	h := &health{
 		turn: t, boot: cfg.Boot, host: hostBreaker{turn: t}, saved: cfg.Quarantine,
 		devices: devices{turn: t, account: a, by: map[string]*device{}},
@@ -35,7 +38,7 @@ func newHealth(cfg *Config, t *turn, a *account) *health {
 }
 
 // list replaces the list of devices. What is known of a device that is gone is kept until it is listed again.
-func (h *health) list(now Moment, all []gpu.Device) {
+func (h *health) list(now leaseclock.Moment, all []gpu.Device) {
 	h.saved, h.loadedAt = h.record(now), now
 	for _, d := range h.devices.update(all) {
 		if was, known := h.saved.Devices[d.UUID]; known {
@@ -46,7 +49,7 @@ func (h *health) list(now Moment, all []gpu.Device) {
 
 // started notes that the process of an attempt has begun. It returns whether held is to be called if the attempt runs for
 // fastFailure, because the host or a device was paused before.
-func (h *health) started(now Moment, devices []string) (paused bool) {
+func (h *health) started(now leaseclock.Moment, devices []string) (paused bool) {
 	if h.host.counts(now.Boot) {
 		h.host.started()
 	}
@@ -58,20 +61,20 @@ func (h *health) started(now Moment, devices []string) (paused bool) {
 
 // held notes that an attempt that began then has run for fastFailure: the next pause of the host and of its devices is a
 // short one again. That does not wait for a success, because a task may run for days.
-func (h *health) held(began BootTime, devices []string) {
+func (h *health) held(began leaseclock.BootTime, devices []string) {
 	kept := h.host.counts(began) && h.host.held()
 	for _, uuid := range devices {
 		if d := h.devices.by[uuid]; d != nil && d.breaker.counts(began) {
 			kept = d.breaker.held() || kept
 		}
 	}
-	h.turn.keep = h.turn.keep || kept
+	h.unsaved = h.unsaved || kept
 }
 
 // attribute records the exit of an attempt that began then; 0: that is not known. A failure counts against the devices of
 // the attempt and against the host; a start that failed because of the host counts against the host alone. Failures that
 // pause a device do not count against the host.
-func (h *health) attribute(now Moment, rec *contract.Record, began BootTime, exit job.Exit) {
+func (h *health) attribute(now leaseclock.Moment, rec *contract.Record, began leaseclock.BootTime, exit job.Exit) {
 	spec := rec.File.Spec()
 	if exit.State == job.Succeeded || spec.Saved(exit) {
 		h.clearFailures(rec.Devices)
@@ -83,7 +86,7 @@ func (h *health) attribute(now Moment, rec *contract.Record, began BootTime, exi
 		return
 	}
 	if ours {
-		h.turn.log(slog.LevelWarn, "task not started, because of this host", slog.String("attempt", rec.Attempt.String()), slog.String("reason", exit.Reason))
+		h.turn.Log(slog.LevelWarn, "task not started, because of this host", slog.String("attempt", rec.Attempt.String()), slog.String("reason", exit.Reason))
 	}
 	f := failure{job: rec.Attempt.Job, user: rec.User, ours: ours, on: rec.Devices}
 	paused := false
@@ -110,7 +113,7 @@ func (h *health) clearFailures(devices []string) {
 			kept = d.breaker.forget() || kept
 		}
 	}
-	h.turn.keep = h.turn.keep || kept
+	h.unsaved = h.unsaved || kept
 }
 
 // reset ends the pause of the host and the quarantine of all devices, because a person has checked them.
@@ -124,13 +127,13 @@ func (h *health) reset() {
 }
 
 // record returns what is saved for the next run of the daemon.
-func (h *health) record(now Moment) Quarantine {
+func (h *health) record(now leaseclock.Moment) Quarantine {
 	out := Quarantine{Boot: h.boot, At: now.Boot, Wall: now.Wall, Host: Pause{Trips: h.host.trips}, Devices: map[string]QuarantinedDevice{}}
 	if h.host.why != "" {
 		out.Host.Why, out.Host.Until = h.host.why, wall(now, h.host.until)
 	}
 	for uuid, was := range h.saved.Devices { // the driver may list a missing GPU again later
-		was = was.set(now.setSince(h.loadedAt))
+		was = was.set(now.SetSince(h.loadedAt))
 		if h.devices.by[uuid] == nil && now.Wall.Sub(was.Last) < faultForgotten {
 			out.Devices[uuid] = was
 		}
@@ -156,8 +159,18 @@ func (h *health) record(now Moment) Quarantine {
 	return out
 }
 
+// takeUnsaved returns what is to be saved for the next run of the daemon; nil: nothing has changed since the last call.
+func (h *health) takeUnsaved(now leaseclock.Moment) *Quarantine {
+	if !h.unsaved && !h.devices.unsaved && !h.host.unsaved {
+		return nil
+	}
+	h.unsaved, h.devices.unsaved, h.host.unsaved = false, false, false
+	q := h.record(now)
+	return &q
+}
+
 // load restores what an earlier run of the daemon has saved.
-func (h *health) load(now Moment) {
+func (h *health) load(now leaseclock.Moment) {
 	h.saved.read(now, h.boot)
 	h.loadedAt = now
 	if h.saved.Boot != h.boot {
@@ -176,7 +189,7 @@ func (h *health) load(now Moment) {
 	}
 }
 
-func (h *health) loadDevice(now Moment, d *device, was QuarantinedDevice) {
+func (h *health) loadDevice(now leaseclock.Moment, d *device, was QuarantinedDevice) {
 	d.breaker.trips = was.Breaker.Trips
 	d.faults.restore(now, was)
 	for _, t := range slices.Backward(causes) {
@@ -219,13 +232,14 @@ func (h *health) quarantined() map[string]string {
 // hostBreaker is the breaker of the host.
 type hostBreaker struct {
 	breaker
-	turn  *turn
-	why   string   // why the host is paused; empty: it is not
-	until BootTime // when the pause ends
+	turn    *turn.Turn
+	unsaved bool                // the pause has changed and must be saved
+	why     string              // why the host is paused; empty: it is not
+	until   leaseclock.BootTime // when the pause ends
 }
 
 // fail counts a failure, and pauses the host if the breaker trips.
-func (h *hostBreaker) fail(now Moment, f failure) {
+func (h *hostBreaker) fail(now leaseclock.Moment, f failure) {
 	if why := h.note(f); why != "" {
 		pause := h.trip()
 		h.pause(now, contract.Clip(why+"; "+pausedUntil(now, pause)), pause)
@@ -233,13 +247,13 @@ func (h *hostBreaker) fail(now Moment, f failure) {
 }
 
 // pause begins a pause of the host.
-func (h *hostBreaker) pause(now Moment, why string, pause time.Duration) {
+func (h *hostBreaker) pause(now leaseclock.Moment, why string, pause time.Duration) {
 	until := now.Boot.Add(pause)
 	h.why, h.until, h.from = why, until, until
-	h.turn.log(slog.LevelError, "host paused: it accepts no tasks", slog.String("reason", why), slog.Duration("pause", pause))
-	h.turn.keep = true
-	h.turn.reopen()
-	h.turn.timers.set(until, func(Moment) {
+	h.turn.Log(slog.LevelError, "host paused: it accepts no tasks", slog.String("reason", why), slog.Duration("pause", pause))
+	h.unsaved = true
+	h.turn.Reopen()
+	h.turn.Timers.Set(until, func(leaseclock.Moment) {
 		if h.until == until {
 			h.resume()
 			h.trial = h.trips > 0
@@ -253,7 +267,7 @@ func (h *hostBreaker) resume() {
 		return
 	}
 	h.why, h.until = "", 0
-	h.turn.log(slog.LevelInfo, "host accepts tasks again")
-	h.turn.keep = true
-	h.turn.reopen()
+	h.turn.Log(slog.LevelInfo, "host accepts tasks again")
+	h.unsaved = true
+	h.turn.Reopen()
 }

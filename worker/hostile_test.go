@@ -9,6 +9,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
 )
 
 var theirGroup = group + 5
@@ -37,7 +38,7 @@ func TestFloodOfQueriesIsBounded(t *testing.T) {
 	}
 	for i, restart := range []bool{false, true} {
 		if restart {
-			h.boot(worker.DriverEvent{Attempt: attempt(1, 1), Kind: worker.DriverStarted, PID: 42})
+			h.boot(driver.Event{Attempt: attempt(1, 1), Kind: driver.Started, PID: 42})
 			s = h.meet(amy, 1)
 			h.round(worker.Up{Peer: mallory})
 		}
@@ -71,7 +72,7 @@ func TestResultsWithoutAcknowledgementAreBounded(t *testing.T) {
 			break
 		}
 		h.says(mallory, contract.Start{Offer: m.ID, Attempt: m.Attempt, Group: theirGroup, Epoch: epoch(1), Session: all[0].Session, User: m.User, File: file(spec(cpu))})
-		h.round(worker.DriverEvent{Attempt: m.Attempt, Kind: worker.DriverStarted, PID: 9})
+		h.round(driver.Event{Attempt: m.Attempt, Kind: driver.Started, PID: 9})
 		h.round(exited(m.Attempt, 0))
 		clear(h.sent)
 	}

@@ -9,12 +9,13 @@ import (
 
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/leaseclock"
 )
 
 // keeps is what one pass over the queue keeps for offers that do not fit. backfill decides for which offers, and for how
 // long.
 type keeps struct {
-	now      Moment
+	now      leaseclock.Moment
 	capacity *capacity
 	running  map[job.Attempt]*attempt
 	devices  map[string]gpu.Device     // of this host, by UUID
@@ -26,14 +27,14 @@ type keeps struct {
 	noGPUs   bool                      // no part of any device is free
 	tries    int                       // how often the held devices may still be changed for an offer
 	releases []release                 // of the attempts, the earliest first; nil: not computed
-	alone    BootTime                  // when the attempt releases the host that has it for itself
+	alone    leaseclock.BootTime       // when the attempt releases the host that has it for itself
 }
 
 // keep is what is kept for one offer.
 type keep struct {
 	offer    *offer
-	need     job.Resources // its CPUs and memory are what is kept of them
-	at, end  BootTime      // from when until when; a turn of setting aside begins now
+	need     job.Resources       // its CPUs and memory are what is kept of them
+	at, end  leaseclock.BootTime // from when until when; a turn of setting aside begins now
 	booked   bool
 	promised bool // tasks are promised to the offer
 	strict   bool // it is kept from offers of a lower priority only
@@ -50,7 +51,7 @@ type attemptedFit struct {
 	held uint64
 }
 
-func newKeeps(now Moment, c *capacity, devices []gpu.Device, running map[job.Attempt]*attempt) *keeps {
+func newKeeps(now leaseclock.Moment, c *capacity, devices []gpu.Device, running map[job.Attempt]*attempt) *keeps {
 	k := &keeps{
 		now: now, capacity: c, running: running, tries: maxSwitches,
 		whole: map[uint64]int{}, misfits: map[attemptedFit]struct{}{}, devices: make(map[string]gpu.Device, len(devices)),

@@ -8,6 +8,7 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/leaseclock"
 )
 
 // lapses counts the reservations that lapsed, by scheduler; one that was held for minutes counts more. A started task takes
@@ -16,14 +17,14 @@ type lapses map[job.Peer]*lapsing
 
 type lapsing struct {
 	count int
-	last  BootTime // the last one that was counted
-	until BootTime // nothing is reserved for the scheduler before
+	last  leaseclock.BootTime // the last one that was counted
+	until leaseclock.BootTime // nothing is reserved for the scheduler before
 }
 
 // add counts a reservation that lapsed after it had held resources for a time. It returns true if nothing is reserved for
 // the scheduler from now on for a while. A scheduler without a session has failed, so of its reservations that lapse
 // together only one counts.
-func (l lapses) add(now Moment, p job.Peer, held time.Duration, connected bool) bool {
+func (l lapses) add(now leaseclock.Moment, p job.Peer, held time.Duration, connected bool) bool {
 	x := l[p]
 	if x == nil || now.Boot.Sub(x.last) >= lapsesKept {
 		l.sweep(now)
@@ -56,7 +57,7 @@ func (l lapses) started(p job.Peer) {
 }
 
 // sweep forgets the schedulers whose last lapse was long ago.
-func (l lapses) sweep(now Moment) {
+func (l lapses) sweep(now leaseclock.Moment) {
 	for p, x := range l {
 		if now.Boot.Sub(x.last) >= lapsesKept {
 			delete(l, p)
@@ -65,7 +66,7 @@ func (l lapses) sweep(now Moment) {
 }
 
 // why returns why nothing is reserved for the scheduler now, or "".
-func (l lapses) why(now Moment, p job.Peer) string {
+func (l lapses) why(now leaseclock.Moment, p job.Peer) string {
 	x := l[p]
 	if x == nil || now.Boot >= x.until {
 		return ""

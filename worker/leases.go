@@ -11,31 +11,34 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/driver"
+	"github.com/musterhq/muster/worker/leaseclock"
+	"github.com/musterhq/muster/worker/turn"
 )
 
 // leases renews the leases of the journal groups with their owners.
 type leases struct {
 	cfg      *Config
-	turn     *turn
+	turn     *turn.Turn
 	ledger   *ledger
 	sessions *sessions
 	reports  *reports
 	random   *rand.Rand
 	claims   *claims
 
-	renewals []contract.Renew         // to send at the end of this turn
-	signals  []SignalTo               // to send when a newer epoch is on disk
-	extends  map[job.Attempt]BootTime // to carry out when a newer epoch is on disk
+	renewals []contract.Renew                    // to send at the end of this turn
+	signals  []turn.SignalTo                     // to send when a newer epoch is on disk
+	extends  map[job.Attempt]leaseclock.BootTime // to carry out when a newer epoch is on disk
 }
 
 // checkEpoch returns the group of a command. It returns false if the sender does not own the group, or if the epoch of the
 // command is old; then it answers the owner with Stale (R2). A newer epoch is written to disk, and the effects of the
 // command wait for that.
-func (l *leases) checkEpoch(now Moment, from job.Peer, id job.Group, epoch contract.Epoch) (*group, bool) {
+func (l *leases) checkEpoch(now leaseclock.Moment, from job.Peer, id job.Group, epoch contract.Epoch) (*group, bool) {
 	return l.checkClaim(now, from, contract.GroupEpoch{Group: id, Epoch: epoch})
 }
 
-func (l *leases) checkClaim(now Moment, from job.Peer, m contract.GroupEpoch) (*group, bool) {
+func (l *leases) checkClaim(now leaseclock.Moment, from job.Peer, m contract.GroupEpoch) (*group, bool) {
 	g, isNew := l.claims.take(now, from, m)
 	switch {
 	case g == nil:
@@ -56,11 +59,11 @@ func (l *leases) checkClaim(now Moment, from job.Peer, m contract.GroupEpoch) (*
 
 // stale answers a command with an old epoch.
 func (l *leases) stale(to job.Peer, g *group) {
-	l.turn.send(to, contract.Stale{Group: g.id, Epoch: g.epoch, Owner: g.owner})
+	l.turn.Send(to, contract.Stale{Group: g.id, Epoch: g.epoch, Owner: g.owner})
 }
 
 // owns handles an Owns: the groups that a scheduler owns.
-func (l *leases) owns(now Moment, from job.Peer, m contract.Owns) {
+func (l *leases) owns(now leaseclock.Moment, from job.Peer, m contract.Owns) {
 	for _, ge := range m.Groups {
 		if g, ok := l.checkClaim(now, from, ge); ok {
 			l.resync(now, g)
@@ -81,7 +84,7 @@ func (l *leases) of(p job.Peer) []*group {
 }
 
 // resync sends the owner of a group all events that it has not acknowledged, and a Renew. It does so once per session.
-func (l *leases) resync(now Moment, g *group) {
+func (l *leases) resync(now leaseclock.Moment, g *group) {
 	if g.resynced || !l.sessions.connected(g.owner) {
 		return
 	}
@@ -95,7 +98,7 @@ func (l *leases) resync(now Moment, g *group) {
 
 // renew asks the owner of a group to extend the lease. If no lease is live, it uses a new session id. So neither an
 // answer to an earlier request nor a Start of an earlier session can count (R5).
-func (l *leases) renew(now Moment, g *group) {
+func (l *leases) renew(now leaseclock.Moment, g *group) {
 	if !l.sessions.connected(g.owner) {
 		return // resync asks once there is a session
 	}
@@ -126,11 +129,11 @@ func (l *leases) renew(now Moment, g *group) {
 
 // renewIn sets when to ask for the next renewal, in place of what was set before. It subtracts up to a tenth at random,
 // so that not all groups ask at once.
-func (l *leases) renewIn(now Moment, g *group, after time.Duration) {
+func (l *leases) renewIn(now leaseclock.Moment, g *group, after time.Duration) {
 	after = time.Duration(float64(after) * (1 - l.random.Float64()/10))
 	g.next = now.Boot.Add(after)
-	l.turn.timers.stop(g.timer)
-	g.timer = l.turn.timers.set(g.next, func(now Moment) { l.renew(now, g) })
+	l.turn.Timers.Stop(g.timer)
+	g.timer = l.turn.Timers.Set(g.next, func(now leaseclock.Moment) { l.renew(now, g) })
 }
 
 // newSession returns a random session id that is neither zero nor the given one.
@@ -143,14 +146,14 @@ func (l *leases) newSession(before contract.Session) contract.Session {
 }
 
 // renewed handles the owner's answer to a Renew. It returns the group, or nil if the answer does not count.
-func (l *leases) renewed(now Moment, from job.Peer, m contract.Renewed) *group {
+func (l *leases) renewed(now leaseclock.Moment, from job.Peer, m contract.Renewed) *group {
 	g, ok := l.checkEpoch(now, from, m.Group, m.Epoch)
 	if !ok {
 		return nil
 	}
-	clock := BootTime(m.Clock)
+	clock := leaseclock.BootTime(m.Clock)
 	if !g.answered(now, m.Session, clock) {
-		l.turn.log(slog.LevelDebug, "renewal answered too late", slog.String("group", m.Group.String()), slog.String("peer", string(from)))
+		l.turn.Log(slog.LevelDebug, "renewal answered too late", slog.String("group", m.Group.String()), slog.String("peer", string(from)))
 		return nil
 	}
 	s := &g.session
@@ -175,12 +178,12 @@ func (l *leases) renewInterval(g *group) time.Duration {
 
 // begin sets the deadline of an attempt that starts. The deadline counts from the last renewal, which may be some time
 // ago. So begin makes the next renewal early enough that one answer may be lost before the task gets TERM.
-func (l *leases) begin(now Moment, g *group, a *attempt) {
+func (l *leases) begin(now leaseclock.Moment, g *group, a *attempt) {
 	if a.rec.Hold {
 		return
 	}
 	a.deadline = g.session.anchor.Add(a.rec.Lease)
-	left := a.deadline.Sub(now.Boot) - FenceLead
+	left := a.deadline.Sub(now.Boot) - driver.FenceLead
 	if pace := min(a.rec.Lease, left) / 3; now.Boot.Add(pace) < g.next {
 		l.renewIn(now, g, pace)
 	}
@@ -189,7 +192,7 @@ func (l *leases) begin(now Moment, g *group, a *attempt) {
 // keep extends the deadline of an attempt. The clock is that of the answered Renew. An answer that was read late, because
 // this process stood still, counts until the deadline that it grants: until then the owner cannot have given the attempt
 // up (R4, R7).
-func (l *leases) keep(now Moment, g *group, a *attempt, clock BootTime) {
+func (l *leases) keep(now leaseclock.Moment, g *group, a *attempt, clock leaseclock.BootTime) {
 	until := clock.Add(a.rec.Lease)
 	if a.rec.Hold || a.rec.Exit != nil || until <= now.Boot || until <= a.deadline {
 		return
@@ -199,20 +202,20 @@ func (l *leases) keep(now Moment, g *group, a *attempt, clock BootTime) {
 	case a.phase == starting: // the driver gets the deadline with the start
 	case g.unsaved:
 		if l.extends == nil {
-			l.extends = map[job.Attempt]BootTime{}
+			l.extends = map[job.Attempt]leaseclock.BootTime{}
 		}
 		l.extends[a.rec.Attempt] = until
 	default:
-		l.turn.extend(a.rec.Attempt, until)
+		l.turn.Extend(a.rec.Attempt, until)
 	}
 }
 
 // signal sends a signal to a running attempt once the epoch of the command is on disk.
 func (l *leases) signal(g *group, a *attempt, number int) {
-	s := SignalTo{Attempt: a.rec.Attempt, Number: number}
+	s := turn.SignalTo{Attempt: a.rec.Attempt, Number: number}
 	switch {
 	case a.phase == launched && !g.unsaved:
-		l.turn.out.Signal = append(l.turn.out.Signal, s)
+		l.turn.Signal(s)
 	case len(l.signals) < maxSignals:
 		l.signals = append(l.signals, s)
 	}
@@ -220,9 +223,9 @@ func (l *leases) signal(g *group, a *attempt, number int) {
 
 // saved does what had to wait until newer epochs were on disk.
 func (l *leases) saved() {
-	l.turn.out.Signal = append(l.turn.out.Signal, l.signals...)
+	l.turn.Signal(l.signals...)
 	for a, t := range l.extends {
-		l.turn.extend(a, t)
+		l.turn.Extend(a, t)
 	}
 	l.signals, l.extends = nil, nil
 }
@@ -231,7 +234,7 @@ func (l *leases) saved() {
 func (l *leases) send() {
 	for _, r := range l.renewals {
 		if g := l.claims.groups[r.Group]; g != nil && l.sessions.connected(g.owner) {
-			l.turn.send(g.owner, r)
+			l.turn.Send(g.owner, r)
 		}
 	}
 	l.renewals = nil

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/leaseclock"
 )
 
 // ledger holds the changes that are not on disk.
@@ -14,8 +15,8 @@ type ledger struct {
 	gone   map[job.Attempt]struct{} // records to delete
 	claims []*group                 // groups whose claim has to be written
 	batch  batch
-	failed error    // of the last save; nil if it succeeded
-	retry  BootTime // no save before this time, if the last one failed
+	failed error               // of the last save; nil if it succeeded
+	retry  leaseclock.BootTime // no save before this time, if the last one failed
 }
 
 // batch is what is being written between Step and Saved.
@@ -58,7 +59,7 @@ func (l *ledger) changed() []*attempt {
 }
 
 // writes returns what must be written now, and makes it the batch. After a failed save it returns nothing until retry.
-func (l *ledger) writes(now Moment) Writes {
+func (l *ledger) writes(now leaseclock.Moment) Writes {
 	if l.failed != nil && now.Boot < l.retry || len(l.dirty)+len(l.gone)+len(l.claims) == 0 {
 		return Writes{}
 	}
@@ -82,7 +83,7 @@ func (l *ledger) writes(now Moment) Writes {
 
 // saved records the result of a save and returns the batch. After an error the batch may be on disk or not. The claims
 // and deletions are then written again; the caller decides about the records.
-func (l *ledger) saved(now Moment, err error) batch {
+func (l *ledger) saved(now leaseclock.Moment, err error) batch {
 	b := l.batch
 	l.batch = batch{}
 	if !b.open {

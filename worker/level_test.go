@@ -8,7 +8,7 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
 )
 
 // leveled starts a task by an offer with a level.
@@ -29,7 +29,7 @@ func (f *filled) offered(priority int, preemptible bool, level int, w contract.W
 	o.Priority, o.Level, o.Work = priority, level, w
 	f.says(amy, o)
 	f.says(amy, m)
-	f.round(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: int(f.n)})
+	f.round(driver.Event{Attempt: a, Kind: driver.Started, PID: int(f.n)})
 	got[contract.Event](f.host, amy)
 	got[contract.Commit](f.host, amy)
 	return a

@@ -12,6 +12,8 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
+	"github.com/musterhq/muster/worker/turn"
 )
 
 func TestEventsAreNumberedAndKeptUntilAcknowledged(t *testing.T) {
@@ -62,7 +64,7 @@ func TestTaskThatCannotBeExecutedFails(t *testing.T) {
 	a := attempt(1, 1)
 	h.says(amy, offer(1, a, cpu))
 	h.says(amy, start(1, a, s, cpu))
-	h.round(worker.DriverEvent{Attempt: a, Kind: worker.DriverFailed, Exit: job.Exit{State: job.Failed, Code: 127, Reason: "no such file"}})
+	h.round(driver.Event{Attempt: a, Kind: driver.Failed, Exit: job.Exit{State: job.Failed, Code: 127, Reason: "no such file"}})
 	all := got[contract.Event](h, amy)
 	if len(all) != 2 || all[1].N != 2 || all[1].Exit == nil || all[1].Exit.Code != 127 || all[1].Exit.Started {
 		t.Fatalf("events = %+v, want a second with exit code 127, not started", all)
@@ -80,8 +82,8 @@ func TestCancelInEachPhase(t *testing.T) {
 		s := h.meet(amy, 1)
 		h.run(amy, 1, a, s, cpu)
 		e := h.says(amy, cancel)
-		if !slices.Equal(e.Stop, []worker.Stop{{Attempt: a, Grace: 3 * time.Second, Reason: "enough"}}) {
-			t.Fatalf("stop = %+v, want %v", e.Stop, []worker.Stop{{Attempt: a, Grace: 3 * time.Second, Reason: "enough"}})
+		if !slices.Equal(e.Stop, []turn.Stop{{Attempt: a, Grace: 3 * time.Second, Reason: "enough"}}) {
+			t.Fatalf("stop = %+v, want %v", e.Stop, []turn.Stop{{Attempt: a, Grace: 3 * time.Second, Reason: "enough"}})
 		}
 		h.round(worker.StopFailed{Attempt: a})
 		h.jump(time.Second)
@@ -232,7 +234,7 @@ func TestEventsHaveTheStartTimeOfTheProcess(t *testing.T) {
 	s := h.meet(amy, 1)
 	h.says(amy, offer(1, a, gpus(1)))
 	h.says(amy, start(1, a, s, gpus(1)))
-	found := worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 42, Began: began}
+	found := driver.Event{Attempt: a, Kind: driver.Started, PID: 42, Began: began}
 	check := func() {
 		t.Helper()
 		all := got[contract.Event](h, amy)
@@ -256,12 +258,12 @@ func TestRestartReportsEnds(t *testing.T) {
 	a := attempt(1, 1)
 	for name, c := range map[string]struct {
 		boot   string
-		found  []worker.DriverEvent
+		found  []driver.Event
 		states []job.State
 		reason string
 	}{
-		"still runs":     {"boot-1", []worker.DriverEvent{{Attempt: a, Kind: worker.DriverStarted, PID: 42}}, []job.State{job.Starting, job.Running}, ""},
-		"ended":          {"boot-1", []worker.DriverEvent{exited(a, 0)}, []job.State{job.Starting, job.Running, job.Completing, job.Succeeded}, ""},
+		"still runs":     {"boot-1", []driver.Event{{Attempt: a, Kind: driver.Started, PID: 42}}, []job.State{job.Starting, job.Running}, ""},
+		"ended":          {"boot-1", []driver.Event{exited(a, 0)}, []job.State{job.Starting, job.Running, job.Completing, job.Succeeded}, ""},
 		"runner died":    {"boot-1", nil, []job.State{job.Starting, job.Running, job.Completing, job.NodeFail}, "runner died"},
 		"host restarted": {"boot-2", nil, []job.State{job.Starting, job.Running, job.Completing, job.NodeFail}, "host restarted"},
 	} {
@@ -308,7 +310,7 @@ func TestRestartReportsEnds(t *testing.T) {
 
 func TestUnknownTaskIsStopped(t *testing.T) {
 	h := newHost(t, config(0))
-	h.boot(worker.DriverEvent{Attempt: attempt(1, 1), Kind: worker.DriverStarted, PID: 42}, exited(attempt(2, 1), 0))
+	h.boot(driver.Event{Attempt: attempt(1, 1), Kind: driver.Started, PID: 42}, exited(attempt(2, 1), 0))
 	if len(h.done.Stop) != 1 || len(h.done.Forget) != 1 {
 		t.Fatalf("effects = %+v, want 1 Stop and 1 Forget", h.done)
 	}
@@ -438,7 +440,7 @@ func TestOwnerIsToldWhatAnAttemptWaitsFor(t *testing.T) {
 	h.says(amy, offer(1, attempt(1, 1), gpus(0)))
 	h.says(amy, start(1, attempt(1, 1), s, gpus(0)))
 	got[contract.Event](h, amy)
-	pull := worker.DriverEvent{Attempt: attempt(1, 1), Kind: worker.DriverStarting, Detail: "pulling a:1: 2 of 5 layers"}
+	pull := driver.Event{Attempt: attempt(1, 1), Kind: driver.Starting, Detail: "pulling a:1: 2 of 5 layers"}
 	h.round(pull)
 	if ev := one[contract.Event](h, amy); ev.State != job.Starting || ev.N != 1 || ev.Detail != pull.Detail {
 		t.Fatalf("event = %+v, want State %v, N 1 and Detail %v", ev, job.Starting, pull.Detail)
@@ -448,7 +450,7 @@ func TestOwnerIsToldWhatAnAttemptWaitsFor(t *testing.T) {
 	if ev := one[contract.Event](h, amy); ev.N != 1 || ev.Detail != pull.Detail {
 		t.Fatalf("in the next session: %+v, want N 1 and Detail %v", ev, pull.Detail)
 	}
-	h.round(worker.DriverEvent{Attempt: attempt(1, 1), Kind: worker.DriverStarted, PID: 7})
+	h.round(driver.Event{Attempt: attempt(1, 1), Kind: driver.Started, PID: 7})
 	if ev := one[contract.Event](h, amy); ev.State != job.Running || ev.N != 2 {
 		t.Fatalf("event = %+v, want State %v and N 2", ev, job.Running)
 	}

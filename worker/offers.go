@@ -9,12 +9,14 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/leaseclock"
+	"github.com/musterhq/muster/worker/turn"
 )
 
 // offers answers the offers of schedulers.
 type offers struct {
 	cfg          *Config
-	turn         *turn
+	turn         *turn.Turn
 	account      *account
 	sessions     *sessions
 	reports      *reports
@@ -26,11 +28,11 @@ type offers struct {
 	preemption   *preemption
 	availability *availability
 	residents    *residents
-	turns        *timer // fires when a turn of setting aside, or of sharing, ends
+	turns        *turn.Timer // fires when a turn of setting aside, or of sharing, ends
 }
 
 // offer handles an offer: it queues a new one, renews a queued one, and declines one that this host can never accept.
-func (f *offers) offer(now Moment, from job.Peer, m contract.Offer) {
+func (f *offers) offer(now leaseclock.Moment, from job.Peer, m contract.Offer) {
 	g, ok := f.leases.checkEpoch(now, from, m.Group, m.Epoch)
 	if !ok {
 		return
@@ -41,7 +43,8 @@ func (f *offers) offer(now Moment, from job.Peer, m contract.Offer) {
 		case offerQueued:
 			f.queue.renew(now, o, m)
 			if f.preemption.inVain(o) {
-				o.preempted, f.turn.arbitrate = false, true
+				o.preempted = false
+				f.turn.Arbitrate()
 			}
 			return
 		case offerReserved:
@@ -100,7 +103,7 @@ func (f *offers) never(from job.Peer, m *contract.Offer) job.Reason {
 }
 
 // lookedUp takes in whether a user has an account here, and declines the queued offers of one that has none.
-func (f *offers) lookedUp(now Moment, e LookedUp) {
+func (f *offers) lookedUp(now leaseclock.Moment, e LookedUp) {
 	if !f.residents.answer(now, e, f.offer) {
 		return
 	}
@@ -113,7 +116,7 @@ func (f *offers) lookedUp(now Moment, e LookedUp) {
 }
 
 // outOfBounds returns why nothing is reserved for a scheduler now, or "".
-func (f *offers) outOfBounds(now Moment, from job.Peer, g *group) string {
+func (f *offers) outOfBounds(now leaseclock.Moment, from job.Peer, g *group) string {
 	if n := f.attempts.graves.ended(g); n >= maxEnded {
 		return fmt.Sprintf("%d attempts of this scheduler have ended here, and it has not acknowledged that", n)
 	}
@@ -139,8 +142,8 @@ func (f *offers) makeRoom(from job.Peer) bool {
 }
 
 // arbitrate runs an arbitration if offers or what is free have changed.
-func (f *offers) arbitrate(now Moment) {
-	if !f.turn.arbitrate {
+func (f *offers) arbitrate(now leaseclock.Moment) {
+	if !f.turn.Arbitrates() {
 		return
 	}
 	late, known, kept, next := false, []forecast(nil), []keptFor(nil), never
@@ -164,18 +167,18 @@ func (f *offers) arbitrate(now Moment) {
 	}
 	f.reports.forecasts.update(now, known)
 	f.reports.keeping.update(now, kept)
-	f.turn.timers.stop(f.turns)
+	f.turn.Timers.Stop(f.turns)
 	if next != never {
-		f.turns = f.turn.timers.set(next, func(Moment) { f.turn.arbitrate = true })
+		f.turns = f.turn.Timers.Set(next, func(leaseclock.Moment) { f.turn.Arbitrate() })
 	}
-	f.turn.arbitrate = false
+	f.turn.Arbitrated()
 	if late {
-		f.turn.timers.set(now.Boot.Add(lateRenewal), func(Moment) { f.turn.arbitrate = true })
+		f.turn.Timers.Set(now.Boot.Add(lateRenewal), func(leaseclock.Moment) { f.turn.Arbitrate() })
 	}
 }
 
 // decideRanked decides the offers in their order. It completes each priority before it goes on with a lower one.
-func (f *offers) decideRanked(now Moment, r *arbitration, keeps *backfill) {
+func (f *offers) decideRanked(now leaseclock.Moment, r *arbitration, keeps *backfill) {
 	var later []*offer
 	for _, o := range f.queue.ranked {
 		if o.state != offerQueued || o.firm {
@@ -193,7 +196,7 @@ func (f *offers) decideRanked(now Moment, r *arbitration, keeps *backfill) {
 }
 
 // decideRest decides the offers of one priority that had to wait for the others of it. It returns the empty list.
-func (f *offers) decideRest(now Moment, r *arbitration, later []*offer) []*offer {
+func (f *offers) decideRest(now leaseclock.Moment, r *arbitration, later []*offer) []*offer {
 	r.rest = true
 	for _, o := range later {
 		f.decide(now, r, o)
@@ -203,7 +206,7 @@ func (f *offers) decideRest(now Moment, r *arbitration, later []*offer) []*offer
 }
 
 // decide decides one offer, and answers it unless it stays in the queue.
-func (f *offers) decide(now Moment, r *arbitration, o *offer) verdict {
+func (f *offers) decide(now leaseclock.Moment, r *arbitration, o *offer) verdict {
 	if why := f.availability.closed(); why.Word != "" {
 		f.decline(o, why, !f.cfg.Profile.Worker)
 		return verdictDecline

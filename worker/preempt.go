@@ -11,6 +11,7 @@ import (
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/leaseclock"
 )
 
 // preemption chooses the tasks that are ended for an offer, and ends them. For a gang it first promises to end them.
@@ -26,7 +27,7 @@ type preemption struct {
 // already. They are preemptible, and have a lower precedence: tasks of the lowest precedence are taken first, and of
 // these the youngest. All of them are necessary, and none has a device that is kept for another offer. The result is
 // empty if what ends already is enough. enough is false if the offer would not fit even with all such tasks ended.
-func (p *preemption) victims(now Moment, o *offer, kept []string) (victims []*attempt, enough bool) {
+func (p *preemption) victims(now leaseclock.Moment, o *offer, kept []string) (victims []*attempt, enough bool) {
 	ending := p.ending(now, o)
 	p.account.letGo(ending)
 	defer p.account.takeBack(ending)
@@ -46,7 +47,7 @@ func (p *preemption) victims(now Moment, o *offer, kept []string) (victims []*at
 }
 
 // ending returns the tasks that were told to end, except those that end for other queued offers.
-func (p *preemption) ending(now Moment, o *offer) (out []*attempt) {
+func (p *preemption) ending(now leaseclock.Moment, o *offer) (out []*attempt) {
 	for _, a := range p.attempts.by {
 		if (a.phase == completing || a.runs() && a.stop != nil) && free(now, a, o) {
 			out = append(out, a)
@@ -58,13 +59,13 @@ func (p *preemption) ending(now Moment, o *offer) (out []*attempt) {
 
 // free reports whether an offer may have what a task gives back: that is not meant for another queued offer, or it is
 // only promised to a gang from which the offer may take it.
-func free(now Moment, a *attempt, o *offer) bool {
+func free(now leaseclock.Moment, a *attempt, o *offer) bool {
 	v := a.victimOf
 	return v == nil || v == o || v.state != offerQueued || v.conditional && mayRevoke(now, o, v)
 }
 
 // able returns the tasks that may be ended for an offer, in the order in which they should be ended.
-func (p *preemption) able(now Moment, o *offer, kept []string) (out []*attempt) {
+func (p *preemption) able(now leaseclock.Moment, o *offer, kept []string) (out []*attempt) {
 	for _, a := range p.attempts.by {
 		if a.runs() && a.stop == nil && a.preemptible && a.precedence() < o.msg.Precedence() && p.helps(a, o.msg.Need) && free(now, a, o) && !overlap(a.rec.Devices, kept) {
 			out = append(out, a)
@@ -99,7 +100,7 @@ func (p *preemption) suffice(o *offer, as []*attempt) bool {
 
 // preempt makes room for an offer. For a gang it only promises to. kept are the devices that are kept for other offers.
 // It returns why it cannot, or "".
-func (p *preemption) preempt(now Moment, o *offer, kept []string) string {
+func (p *preemption) preempt(now leaseclock.Moment, o *offer, kept []string) string {
 	if o.msg.Gang > 0 {
 		return p.promise(now, o, kept)
 	}
@@ -131,7 +132,7 @@ func noRoom(o *offer) string {
 }
 
 // room returns victims. If they are not enough, it also revokes the reservations of gangs that the offer may revoke.
-func (p *preemption) room(now Moment, o *offer, kept []string) (victims []*attempt, enough bool) {
+func (p *preemption) room(now leaseclock.Moment, o *offer, kept []string) (victims []*attempt, enough bool) {
 	victims, enough = p.victims(now, o, kept)
 	if enough {
 		return victims, true
@@ -155,7 +156,7 @@ func (p *preemption) room(now Moment, o *offer, kept []string) (victims []*attem
 }
 
 // end ends tasks for an offer.
-func (p *preemption) end(now Moment, o *offer, victims []*attempt) {
+func (p *preemption) end(now leaseclock.Moment, o *offer, victims []*attempt) {
 	for _, a := range victims {
 		a.victimOf = o
 		if a.stop == nil {
@@ -167,7 +168,7 @@ func (p *preemption) end(now Moment, o *offer, victims []*attempt) {
 // promise answers a gang's offer with a conditional Commit: it names the tasks that would make room, and ends them once
 // the offer is firm. Until then they are not ended for any offer that ranks after this one. A promise is checked with
 // each arbitration, because tasks end by themselves and offers that rank before take what is free.
-func (p *preemption) promise(now Moment, o *offer, kept []string) string {
+func (p *preemption) promise(now leaseclock.Moment, o *offer, kept []string) string {
 	switch {
 	case o.conditional && p.kept(o):
 		if o.firm {
@@ -219,7 +220,7 @@ func (p *preemption) kept(o *offer) bool {
 }
 
 // ends returns the ending tasks that the offer needs in addition to the victims.
-func (p *preemption) ends(now Moment, o *offer, victims []*attempt) []*attempt {
+func (p *preemption) ends(now leaseclock.Moment, o *offer, victims []*attempt) []*attempt {
 	p.account.letGo(victims)
 	defer p.account.takeBack(victims)
 	ending := p.ending(now, o)

@@ -12,6 +12,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
 )
 
 // filled is a host with running tasks.
@@ -39,7 +40,7 @@ func (f *filled) run(priority, devices int, preemptible bool) job.Attempt {
 	o.Priority = priority
 	f.says(amy, o)
 	f.says(amy, m)
-	f.round(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: int(f.n)})
+	f.round(driver.Event{Attempt: a, Kind: driver.Started, PID: int(f.n)})
 	got[contract.Event](f.host, amy)
 	got[contract.Commit](f.host, amy)
 	return a
@@ -115,7 +116,7 @@ func TestOfferGetsWhatItsVictimHeld(t *testing.T) {
 	if cs := got[contract.Commit](f.host, amy); len(cs) > 0 {
 		t.Fatalf("committed before the victim has ended: %+v, want none", cs)
 	}
-	f.round(worker.DriverEvent{Attempt: low, Kind: worker.DriverExited, Exit: job.Exit{State: job.Failed, Code: 143, Signal: 15}})
+	f.round(driver.Event{Attempt: low, Kind: driver.Exited, Exit: job.Exit{State: job.Failed, Code: 143, Signal: 15}})
 	if c := one[contract.Commit](f.host, amy); c.Offer != 2 || len(c.Devices) != 1 {
 		t.Fatalf("commit %+v, want Offer 2 and 1 Devices", c)
 	}
@@ -209,16 +210,16 @@ func TestHostReportsPreemptibleTasks(t *testing.T) {
 	if got := told(); !slices.Equal(got, want) {
 		t.Errorf("told %+v, want %+v", got, want)
 	}
-	var found []worker.DriverEvent
+	var found []driver.Event
 	for a := range f.records {
-		found = append(found, worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 5})
+		found = append(found, driver.Event{Attempt: a, Kind: driver.Started, PID: 5})
 	}
 	f.boot(found...)
 	f.meet(amy, 1)
 	if got := told(); !slices.Equal(got, want) {
 		t.Errorf("after a restart told %+v, want %+v", got, want)
 	}
-	f.round(worker.DriverEvent{Attempt: young, Kind: worker.DriverExited, Exit: job.Exit{State: job.Succeeded}})
+	f.round(driver.Event{Attempt: young, Kind: driver.Exited, Exit: job.Exit{State: job.Succeeded}})
 	if got := told(); !slices.Equal(got, want[1:]) {
 		t.Errorf("after the end of one told %+v, want %v", got, want[1:])
 	}
@@ -280,7 +281,7 @@ func TestNothingIsPreemptedForABookedOfferBefore(t *testing.T) {
 			o.Limit = contract.LimitOf(&job.Spec{TimeLimit: limit})
 			f.says(amy, o)
 			f.says(amy, m)
-			f.round(worker.DriverEvent{Attempt: m.Attempt, Kind: worker.DriverStarted, PID: int(f.n)})
+			f.round(driver.Event{Attempt: m.Attempt, Kind: driver.Started, PID: int(f.n)})
 		}
 		f.n++
 		all := offer(f.n, attempt(f.n, 1), gpus(4))

@@ -10,6 +10,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
 )
 
 func priorities(t *testing.T, settings map[string]string) *contract.Priorities {
@@ -116,7 +117,7 @@ func TestSeveralOffersPreemptAtOnce(t *testing.T) {
 		m.File = edited(m.File, func(s *job.Spec) { s.Preemptible = true })
 		h.says(amy, offer(i+1, a, cpu))
 		h.says(amy, m)
-		h.round(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: int(i + 1)})
+		h.round(driver.Event{Attempt: a, Kind: driver.Started, PID: int(i + 1)})
 	}
 	ended := map[job.Attempt]bool{}
 	for i := range uint64(4) {

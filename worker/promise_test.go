@@ -13,6 +13,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
 )
 
 // asks offers a member of a gang that may preempt.
@@ -51,7 +52,7 @@ func TestConditionalCommitEndsTasksOnceItIsFirm(t *testing.T) {
 	if e := f.says(amy, m); len(e.Stop) > 0 || len(got[contract.Commit](f.host, amy)) > 0 {
 		t.Fatalf("again: stops %+v, want none and no Commit", e.Stop)
 	}
-	f.round(worker.DriverEvent{Attempt: young, Kind: worker.DriverExited, Exit: job.Exit{State: job.Failed, Code: 143, Signal: 15}})
+	f.round(driver.Event{Attempt: young, Kind: driver.Exited, Exit: job.Exit{State: job.Failed, Code: 143, Signal: 15}})
 	if c := one[contract.Commit](f.host, amy); c.Conditional || c.Offer != m.ID || len(c.Devices) != 2 {
 		t.Fatalf("commit %+v, want a Commit with 2 devices", c)
 	}
@@ -214,7 +215,7 @@ func TestAllConditionalCommitsCanBecomeFirm(t *testing.T) {
 				return
 			}
 			h.says(amy, m)
-			h.round(worker.DriverEvent{Attempt: m.Attempt, Kind: worker.DriverStarted, PID: int(n)})
+			h.round(driver.Event{Attempt: m.Attempt, Kind: driver.Started, PID: int(n)})
 			running[m.Attempt] = true
 		}
 		for range 8 {

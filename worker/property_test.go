@@ -16,6 +16,8 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
+	"github.com/musterhq/muster/worker/leaseclock"
 )
 
 // walk is a host that gets random events, and what the test knows about it.
@@ -24,7 +26,7 @@ type walk struct {
 	t *rapid.T
 
 	renewals map[job.Peer]contract.Renew // unanswered
-	answered worker.BootTime             // clock of the newest Renew with an answer
+	answered leaseclock.BootTime         // clock of the newest Renew with an answer
 	term     uint64
 	owner    job.Peer
 	nextID   uint64
@@ -33,10 +35,10 @@ type walk struct {
 	open    map[string]contract.Offer // unanswered
 	commits []contract.Commit
 	offers  map[uint64]contract.Offer
-	held    map[string]bool                    // offers to members of gangs that have a reservation
-	firm    map[job.ID]bool                    // jobs of which an offer was sent as firm
-	runs    map[job.Attempt]worker.Task        // in the driver: started and not ended
-	ends    map[job.Attempt]worker.DriverEvent // in the driver: ended and not forgotten
+	held    map[string]bool              // offers to members of gangs that have a reservation
+	firm    map[job.ID]bool              // jobs of which an offer was sent as firm
+	runs    map[job.Attempt]driver.Task  // in the driver: started and not ended
+	ends    map[job.Attempt]driver.Event // in the driver: ended and not forgotten
 	began   map[job.Attempt]bool
 	known   map[job.Attempt]bool   // committed in this life of the host
 	dead    map[job.Attempt]bool   // refused for good
@@ -51,7 +53,7 @@ func newWalk(t *rapid.T) *walk {
 		renewals: map[job.Peer]contract.Renew{},
 		open:     map[string]contract.Offer{}, offers: map[uint64]contract.Offer{},
 		held: map[string]bool{}, firm: map[job.ID]bool{}, known: map[job.Attempt]bool{},
-		runs: map[job.Attempt]worker.Task{}, ends: map[job.Attempt]worker.DriverEvent{}, began: map[job.Attempt]bool{}, dead: map[job.Attempt]bool{},
+		runs: map[job.Attempt]driver.Task{}, ends: map[job.Attempt]driver.Event{}, began: map[job.Attempt]bool{}, dead: map[job.Attempt]bool{},
 		last: map[job.Attempt]uint64{}, acked: map[job.Attempt]uint64{}, over: map[job.Attempt]bool{},
 	}
 	w.connect()
@@ -237,7 +239,7 @@ func (w *walk) tell(events ...worker.Event) {
 }
 
 // ended lets the driver report an end. The driver keeps it until Forget.
-func (w *walk) ended(e worker.DriverEvent) {
+func (w *walk) ended(e driver.Event) {
 	delete(w.runs, e.Attempt)
 	w.ends[e.Attempt] = e
 	w.tell(e)
@@ -391,13 +393,13 @@ func (w *walk) actions() map[string]func(*rapid.T) {
 		},
 		"renewed": func(*rapid.T) {
 			if r, ok := w.renewals[w.owner]; ok {
-				w.answered = max(w.answered, worker.BootTime(r.Clock))
+				w.answered = max(w.answered, leaseclock.BootTime(r.Clock))
 				w.tell(from(answerTo(r, w.term, w.pick("keep", 4) > 0)))
 			}
 		},
 		"runs": func(*rapid.T) {
 			if a, ok := someRun(); ok {
-				w.tell(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 42})
+				w.tell(driver.Event{Attempt: a, Kind: driver.Started, PID: 42})
 			}
 		},
 		"ends": func(*rapid.T) {
@@ -407,7 +409,7 @@ func (w *walk) actions() map[string]func(*rapid.T) {
 		},
 		"fails": func(*rapid.T) {
 			if a, ok := someRun(); ok {
-				w.ended(worker.DriverEvent{Attempt: a, Kind: worker.DriverFailed, Exit: job.Exit{State: job.Failed, Code: 127}})
+				w.ended(driver.Event{Attempt: a, Kind: driver.Failed, Exit: job.Exit{State: job.Failed, Code: 127}})
 			}
 		},
 		"time": func(*rapid.T) {
@@ -466,12 +468,12 @@ func (w *walk) actions() map[string]func(*rapid.T) {
 			if w.pick("power", 2) == 0 {
 				w.records = maps.Clone(w.synced)
 			}
-			var found []worker.DriverEvent
+			var found []driver.Event
 			for _, e := range w.ends {
 				found = append(found, e)
 			}
 			for a := range w.runs {
-				found = append(found, worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 42})
+				found = append(found, driver.Event{Attempt: a, Kind: driver.Started, PID: 42})
 			}
 			w.cfg.Seed++
 			clear(w.open)

@@ -6,6 +6,8 @@ package worker
 import (
 	"maps"
 	"time"
+
+	"github.com/musterhq/muster/worker/leaseclock"
 )
 
 // cause is why a device is in quarantine. The names are also those on disk.
@@ -27,7 +29,7 @@ var causes = []cause{causeFault, causeHealth, causeMemory, causeBreaker, causeUn
 // clocks at the time of writing. Within one boot they show by how much the wall clock was set since.
 type Quarantine struct {
 	Boot    string                       `json:"boot"`          // boot of the host
-	At      BootTime                     `json:"at,omitempty"`  // the lease clock when this was written
+	At      leaseclock.BootTime          `json:"at,omitempty"`  // the lease clock when this was written
 	Wall    time.Time                    `json:"wall,omitzero"` // the wall clock when this was written
 	Host    Pause                        `json:"host,omitzero"`
 	Devices map[string]QuarantinedDevice `json:"devices,omitempty"` // by UUID
@@ -54,11 +56,11 @@ type Pause struct {
 }
 
 // read corrects the times by how much the wall clock was set since they were written.
-func (q *Quarantine) read(now Moment, boot string) {
+func (q *Quarantine) read(now leaseclock.Moment, boot string) {
 	if q.Boot != boot || q.Wall.IsZero() {
 		return // written in another boot, or by an older daemon: the change of the wall clock is not known
 	}
-	d := now.setSince(Moment{Boot: q.At, Wall: q.Wall})
+	d := now.SetSince(leaseclock.Moment{Boot: q.At, Wall: q.Wall})
 	q.Host, q.Devices = q.Host.set(d), maps.Clone(q.Devices)
 	for uuid, was := range q.Devices {
 		q.Devices[uuid] = was.set(d)
@@ -97,7 +99,7 @@ func (p Pause) set(d time.Duration) Pause {
 
 // left returns how much of the pause is left. It is never more than the length of the pause, even if the clock was set
 // back.
-func (p Pause) left(now Moment) time.Duration {
+func (p Pause) left(now leaseclock.Moment) time.Duration {
 	if p.Until.IsZero() {
 		return 0
 	}
@@ -105,4 +107,6 @@ func (p Pause) left(now Moment) time.Duration {
 }
 
 // wall converts a time of this boot to the wall clock.
-func wall(now Moment, at BootTime) time.Time { return now.Wall.Add(at.Sub(now.Boot)).UTC() }
+func wall(now leaseclock.Moment, at leaseclock.BootTime) time.Time {
+	return now.Wall.Add(at.Sub(now.Boot)).UTC()
+}

@@ -8,11 +8,13 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/leaseclock"
+	"github.com/musterhq/muster/worker/turn"
 )
 
 // queue holds the offers of all schedulers.
 type queue struct {
-	turn     *turn
+	turn     *turn.Turn
 	meter    *meter
 	offers   map[offerKey]*offer    // offers that are queued, reserved or lapsed
 	ranked   []*offer               // queued offers in the order of precede; removed ones stay until the next sweep
@@ -24,14 +26,14 @@ type queue struct {
 	gangs    gangs
 }
 
-func newQueue(t *turn, m *meter) *queue {
+func newQueue(t *turn.Turn, m *meter) *queue {
 	return &queue{
 		turn: t, meter: m, offers: map[offerKey]*offer{}, perPeer: map[job.Peer]int{}, lapsed: map[job.Attempt]*offer{}, gangs: newGangs(),
 	}
 }
 
 // add queues an offer.
-func (q *queue) add(now Moment, key offerKey, m contract.Offer, g *group) {
+func (q *queue) add(now leaseclock.Moment, key offerKey, m contract.Offer, g *group) {
 	o := &offer{
 		key: key, msg: m, group: g,
 		submitted: now.Boot.Add(-min(max(m.Age, 0), maxAge)), until: now.Boot.Add(waitOf(m)),
@@ -46,7 +48,7 @@ func (q *queue) add(now Moment, key offerKey, m contract.Offer, g *group) {
 	q.offers[key] = o
 	q.perPeer[key.peer]++
 	q.waiting++
-	q.turn.arbitrate = true
+	q.turn.Arbitrate()
 }
 
 func waitOf(m contract.Offer) time.Duration { return min(max(m.Wait, 0), contract.MaxOfferWait) }
@@ -59,22 +61,25 @@ func (o *offer) same(m contract.Offer) bool {
 
 // renew lets a queued offer wait longer, in the same place. The scheduler sends the same offer again for that. A message
 // with another content is ignored.
-func (q *queue) renew(now Moment, o *offer, m contract.Offer) {
+func (q *queue) renew(now leaseclock.Moment, o *offer, m contract.Offer) {
 	if !o.same(m) {
 		return
 	}
 	o.msg.Epoch = m.Epoch // the owner may have been elected again meanwhile
 	if m.Preempt && !o.msg.Preempt {
-		o.msg.Preempt, q.turn.arbitrate = true, true
+		o.msg.Preempt = true
+		q.turn.Arbitrate()
 	}
 	if m.Firm && o.conditional && !o.firm {
-		o.firm, q.turn.arbitrate = true, true
+		o.firm = true
+		q.turn.Arbitrate()
 	}
 	if m.Spare != o.msg.Spare || m.Elsewhere != o.msg.Elsewhere {
 		if m.Elsewhere != o.msg.Elsewhere {
 			o.told.elsewhere = !m.Elsewhere // its scheduler waits for the answer, even if it has changed its mind twice
 		}
-		o.msg.Spare, o.msg.Elsewhere, q.turn.arbitrate = m.Spare, m.Elsewhere, true
+		o.msg.Spare, o.msg.Elsewhere = m.Spare, m.Elsewhere
+		q.turn.Arbitrate()
 	}
 	o.msg.Hold = m.Hold
 	q.waitUntil(o, now.Boot.Add(waitOf(m)))
@@ -84,7 +89,7 @@ func (q *queue) renew(now Moment, o *offer, m contract.Offer) {
 }
 
 // waitUntil lets a queued offer wait until then, if it does not wait longer already.
-func (q *queue) waitUntil(o *offer, until BootTime) {
+func (q *queue) waitUntil(o *offer, until leaseclock.BootTime) {
 	if o.conditional {
 		until = min(until, o.since.Add(maxGather))
 	}
@@ -93,14 +98,18 @@ func (q *queue) waitUntil(o *offer, until BootTime) {
 	}
 	o.until = until
 	if o.timer != nil {
-		q.turn.timers.stop(o.timer)
+		q.turn.Timers.Stop(o.timer)
 		q.endWait(o)
 	}
 }
 
 // endWait sets a timer that causes an arbitration when the wait of an offer is over.
 func (q *queue) endWait(o *offer) {
-	o.timer = q.turn.timers.set(o.until, func(Moment) { q.turn.arbitrate = q.turn.arbitrate || o.state == offerQueued })
+	o.timer = q.turn.Timers.Set(o.until, func(leaseclock.Moment) {
+		if o.state == offerQueued {
+			q.turn.Arbitrate()
+		}
+	})
 }
 
 // remove removes an offer from the queue. The next sweep removes it from ranked. What its conditional Commit promised is
@@ -115,12 +124,12 @@ func (q *queue) remove(o *offer) {
 	}
 	o.state, o.conditional, o.promised = offerGone, false, nil
 	q.waiting--
-	q.turn.timers.stop(o.timer)
+	q.turn.Timers.Stop(o.timer)
 	delete(q.offers, o.key)
 	if q.perPeer[o.key.peer]--; q.perPeer[o.key.peer] == 0 {
 		delete(q.perPeer, o.key.peer)
 	}
-	q.turn.arbitrate = true
+	q.turn.Arbitrate()
 }
 
 // order sorts the offers by what their accounts have used by now. While all are of one account there is nothing to do.
@@ -207,14 +216,14 @@ func (q *queue) reserve(o *offer) {
 }
 
 // lapse remembers, for a while, an offer whose reservation has lapsed.
-func (q *queue) lapse(now Moment, o *offer) {
+func (q *queue) lapse(now leaseclock.Moment, o *offer) {
 	if len(q.lapsed) >= MaxRecords {
 		return
 	}
 	o.state = offerLapsed
 	q.offers[o.key] = o
 	q.lapsed[o.msg.Attempt] = o
-	q.turn.timers.set(now.Boot.Add(lapsedFor), func(Moment) { q.forget(o) })
+	q.turn.Timers.Set(now.Boot.Add(lapsedFor), func(leaseclock.Moment) { q.forget(o) })
 }
 
 // forget drops an offer that has a reservation or had one.

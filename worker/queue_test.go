@@ -15,6 +15,8 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
+	"github.com/musterhq/muster/worker/leaseclock"
 )
 
 // theirs returns an offer of the scheduler that owns the group.
@@ -56,7 +58,7 @@ func TestLargeOfferStartsBeforeLaterSmallOnes(t *testing.T) {
 	h := newHost(t, config(2))
 	h.owner(amy, group)
 	h.owner(bob, others)
-	ends := map[job.Attempt]worker.BootTime{}
+	ends := map[job.Attempt]leaseclock.BootTime{}
 	zero, n, overtook := h.now.Boot, uint64(0), 0
 	stream := func() {
 		n++
@@ -66,11 +68,11 @@ func TestLargeOfferStartsBeforeLaterSmallOnes(t *testing.T) {
 		m := start(c.Offer, c.Attempt, c.Session, gpus(1))
 		m.Group = others
 		h.says(bob, m)
-		h.round(worker.DriverEvent{Attempt: c.Attempt, Kind: worker.DriverStarted, PID: 42})
+		h.round(driver.Event{Attempt: c.Attempt, Kind: driver.Started, PID: 42})
 		ends[c.Attempt] = h.now.Boot.Add(100 * time.Second)
 	}
 	var big contract.Offer
-	asked, renewed := zero.Add(60*time.Second), worker.BootTime(0)
+	asked, renewed := zero.Add(60*time.Second), leaseclock.BootTime(0)
 	for h.now.Boot < zero.Add(6*time.Hour) {
 		if at := h.now.Boot.Sub(zero); at == 0 || at == 50*time.Second {
 			stream()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/turn"
 )
 
 // quotas records what users hold here, what they may hold, and whose offers were declined for that.
@@ -19,8 +20,8 @@ type quotas struct {
 	refusals refusals
 }
 
-func newQuotas(l Limits, timers *timerHeap, now *BootTime) quotas {
-	q := quotas{usage: map[string]contract.Held{}, refusals: newRefusals(timers, now)}
+func newQuotas(l Limits, t *turn.Turn) quotas {
+	q := quotas{usage: map[string]contract.Held{}, refusals: newRefusals(t)}
 	q.set(l)
 	return q
 }

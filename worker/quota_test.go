@@ -10,6 +10,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
 )
 
 func limits(t *testing.T, settings map[string]string) worker.Limits {
@@ -171,7 +172,7 @@ func TestSchedulersAreToldTheLimits(t *testing.T) {
 func TestQuotaCountsRunningTasksAfterARestart(t *testing.T) {
 	r := limited(t, map[string]string{"per_user.tasks": "1"})
 	a, _ := r.taken("ada", cpu)
-	r.boot(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 42})
+	r.boot(driver.Event{Attempt: a, Kind: driver.Started, PID: 42})
 	r.s = r.meet(amy, 1)
 	r.wantQuota("ada", cpu, "holds 1 of at most 1 tasks")
 	r.round(exited(a, 0))

@@ -12,6 +12,8 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/leaseclock"
+	"github.com/musterhq/muster/worker/turn"
 )
 
 // refusal is a user whose quota was reached, and a scheduler whose offers were declined for that.
@@ -25,7 +27,7 @@ type refusal struct {
 // have had time to offer the tasks, no task of the user with a lower priority starts.
 type head struct {
 	priority int
-	timer    *timer // ends it
+	timer    *turn.Timer // ends it
 }
 
 // headFor is how long schedulers have to offer those tasks. It is more than a round trip and announceEvery.
@@ -33,16 +35,15 @@ const headFor = time.Second
 
 // refusals records which schedulers to tell. If there are more than maxRefusals, the oldest are dropped.
 type refusals struct {
-	timers  *timerHeap
-	now     *BootTime                             // of this turn
+	turn    *turn.Turn
 	heads   map[string]head                       // by user
 	list    *list.List                            // of refusal, the oldest first
 	of      map[string]map[job.Peer]*list.Element // by user
 	pending map[job.Peer]map[string]struct{}      // users that may hold more, by scheduler that was not told yet
 }
 
-func newRefusals(timers *timerHeap, now *BootTime) refusals {
-	return refusals{timers: timers, now: now, heads: map[string]head{}, list: list.New(), of: map[string]map[job.Peer]*list.Element{}, pending: map[job.Peer]map[string]struct{}{}}
+func newRefusals(t *turn.Turn) refusals {
+	return refusals{turn: t, heads: map[string]head{}, list: list.New(), of: map[string]map[job.Peer]*list.Element{}, pending: map[job.Peer]map[string]struct{}{}}
 }
 
 func (r *refusals) add(user string, p job.Peer, priority int) {
@@ -97,8 +98,8 @@ func (r *refusals) notifyBelow(user string, bound int) {
 		}
 		r.pending[p][user] = struct{}{}
 	}
-	r.timers.stop(r.heads[user].timer)
-	r.heads[user] = head{priority: first, timer: r.timers.set(r.now.Add(headFor), func(Moment) {
+	r.turn.Timers.Stop(r.heads[user].timer)
+	r.heads[user] = head{priority: first, timer: r.turn.Timers.Set(r.turn.Now().Add(headFor), func(leaseclock.Moment) {
 		delete(r.heads, user)
 		r.notifyBelow(user, first)
 	})}

@@ -2,7 +2,11 @@ package worker
 
 // Graves: the attempts that were refused and whose owner has not acknowledged that. See docs/adr, ADR 115.
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/musterhq/muster/worker/leaseclock"
+)
 
 // graves counts these attempts. Each group has a list of its own.
 type graves struct {
@@ -23,7 +27,7 @@ func (s *graves) ended(g *group) int {
 }
 
 // add adds an attempt that is refused now.
-func (s *graves) add(a *attempt, now BootTime) {
+func (s *graves) add(a *attempt, now leaseclock.BootTime) {
 	a.group.refused = append(a.group.refused, buried{a, now})
 	s.count++
 }
@@ -37,7 +41,7 @@ func (s *graves) forget(a *attempt) {
 }
 
 // oldest returns the oldest attempt of a group that was refused before a time; nil: there is none.
-func (s *graves) oldest(g *group, before BootTime) *attempt {
+func (s *graves) oldest(g *group, before leaseclock.BootTime) *attempt {
 	for len(g.refused) > 0 && !g.refused[0].there() {
 		g.refused = slices.Delete(g.refused, 0, 1)
 	}

@@ -5,16 +5,18 @@ package worker
 import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/leaseclock"
+	"github.com/musterhq/muster/worker/turn"
 )
 
 // reports sends events, declines and availability to schedulers.
 type reports struct {
-	turn     *turn
+	turn     *turn.Turn
 	ledger   *ledger
 	declines []decline
-	seq      uint64   // number of the newest Availability
-	sent     BootTime // when it was sent
-	waiting  bool     // a timer is set, and none is sent before it fires
+	seq      uint64              // number of the newest Availability
+	sent     leaseclock.BootTime // when it was sent
+	waiting  bool                // a timer is set, and none is sent before it fires
 
 	forecasts forecasts
 	keeping   keeping
@@ -54,7 +56,7 @@ func (r *reports) tell(a *attempt) {
 	if a.phase == refused {
 		base.N, base.State, base.Refused = 1, job.Cancelled, a.rec.Reason
 		a.told = 1
-		r.turn.send(g.owner, base)
+		r.turn.Send(g.owner, base)
 		return
 	}
 	all := states(&a.rec)
@@ -70,7 +72,7 @@ func (r *reports) tell(a *attempt) {
 			ev.Exit = a.rec.Exit
 		}
 		a.told = n
-		r.turn.send(g.owner, ev)
+		r.turn.Send(g.owner, ev)
 	}
 }
 
@@ -90,7 +92,7 @@ func (r *reports) detail(a *attempt, text string) {
 	if !a.group.resynced || a.told == 0 {
 		return // the first event will contain it
 	}
-	r.turn.send(a.group.owner, contract.Event{
+	r.turn.Send(a.group.owner, contract.Event{
 		Attempt: a.rec.Attempt, Group: a.rec.Group, N: 1, State: job.Starting, Devices: a.rec.Devices, Detail: a.detail,
 	})
 }
@@ -112,14 +114,14 @@ func (r *reports) declineUser(to job.Peer, m contract.Offer) {
 func (r *reports) sendDeclines(a *account) {
 	for _, d := range r.declines {
 		d.msg.Free = a.free()
-		r.turn.send(d.to, d.msg)
+		r.turn.Send(d.to, d.msg)
 	}
 	r.declines = r.declines[:0]
 }
 
 // due reports whether to send an Availability now. If one was sent less than announceEvery ago, it sets a timer instead.
-func (r *reports) due(now Moment, q *refusals) bool {
-	if r.waiting || !r.turn.announce && len(q.pending)+len(r.forecasts.pending) == 0 {
+func (r *reports) due(now leaseclock.Moment, q *refusals) bool {
+	if r.waiting || !r.turn.Announces() && len(q.pending)+len(r.forecasts.pending) == 0 {
 		return false
 	}
 	if at := r.sent.Add(announceEvery); r.seq > 0 && now.Boot < at {
@@ -131,14 +133,15 @@ func (r *reports) due(now Moment, q *refusals) bool {
 
 // announce sends an Availability to every scheduler if what is free has changed. The message also tells a refused
 // scheduler which users may hold more, and each scheduler what is expected of its offers.
-func (r *reports) announce(now Moment, to []job.Peer, msg contract.Availability, q *refusals) {
-	all := r.turn.announce
-	r.turn.announce, r.keeping.unsaid = false, r.keeping.unsaid && !all
+func (r *reports) announce(now leaseclock.Moment, to []job.Peer, msg contract.Availability, q *refusals) {
+	all := r.turn.Announces()
+	r.turn.Announced()
+	r.keeping.unsaid = r.keeping.unsaid && !all
 	r.sent = now.Boot
 	for _, p := range to {
 		msg.UnderQuota, msg.Forecasts = q.take(p), r.forecasts.take(now, p)
 		if all || msg.UnderQuota != nil || msg.Forecasts != nil {
-			r.turn.send(p, msg)
+			r.turn.Send(p, msg)
 		}
 	}
 	if len(q.pending) > 0 { // one message was not enough
@@ -146,7 +149,7 @@ func (r *reports) announce(now Moment, to []job.Peer, msg contract.Availability,
 	}
 }
 
-func (r *reports) again(at BootTime) {
+func (r *reports) again(at leaseclock.BootTime) {
 	r.waiting = true
-	r.turn.timers.set(at, func(Moment) { r.waiting = false })
+	r.turn.Timers.Set(at, func(leaseclock.Moment) { r.waiting = false })
 }

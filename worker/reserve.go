@@ -9,11 +9,13 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/leaseclock"
+	"github.com/musterhq/muster/worker/turn"
 )
 
 // reservations handles the attempts that hold resources but are not started.
 type reservations struct {
-	turn     *turn
+	turn     *turn.Turn
 	account  *account
 	sessions *sessions
 	reports  *reports
@@ -35,7 +37,7 @@ func (r *reservations) reserve(o *offer, devices []string) *attempt {
 }
 
 // portFound sends the Commit that has waited for a port. Without one the offer is declined.
-func (r *reservations) portFound(now Moment, e PortFound) {
+func (r *reservations) portFound(now leaseclock.Moment, e PortFound) {
 	a := r.attempts.by[e.Attempt]
 	switch {
 	case a == nil || a.phase != reserving || a.port != 0 || !a.offer.rankZero(): // released meanwhile
@@ -49,7 +51,7 @@ func (r *reservations) portFound(now Moment, e PortFound) {
 }
 
 // message returns the Commit for an offer, without devices and port.
-func (r *reservations) message(now Moment, o *offer) contract.Commit {
+func (r *reservations) message(now leaseclock.Moment, o *offer) contract.Commit {
 	g := o.group
 	m := contract.Commit{Offer: o.key.id, Attempt: o.msg.Attempt, Group: o.msg.Group}
 	if g.holds(now) {
@@ -63,14 +65,14 @@ func (r *reservations) message(now Moment, o *offer) contract.Commit {
 
 // commit sends the Commit for an offer whose reservation is on disk. The first Commit sets the timer with which the
 // reservation lapses.
-func (r *reservations) commit(now Moment, a *attempt) {
+func (r *reservations) commit(now leaseclock.Moment, a *attempt) {
 	o := a.offer
 	if o.rankZero() && a.port == 0 {
 		return // portFound sends it
 	}
 	m := r.message(now, o)
 	m.Devices, m.Port = a.rec.Devices, a.port
-	r.turn.send(o.key.peer, m)
+	r.turn.Send(o.key.peer, m)
 	r.refresh(now, o.group)
 	if a.phase != reserving {
 		return
@@ -81,7 +83,7 @@ func (r *reservations) commit(now Moment, a *attempt) {
 		r.prolong(now, a)
 		return
 	}
-	a.lapse = r.turn.timers.set(now.Boot.Add(contract.ReserveFor), func(now Moment) {
+	a.lapse = r.turn.Timers.Set(now.Boot.Add(contract.ReserveFor), func(now leaseclock.Moment) {
 		if r.attempts.by[a.rec.Attempt] == a && a.phase == reserved {
 			r.undo(a)
 			r.queue.lapse(now, a.offer)
@@ -92,7 +94,7 @@ func (r *reservations) commit(now Moment, a *attempt) {
 
 // lapsed notes that a reservation has lapsed. If that happens too often, the offers of its scheduler are declined for a
 // while.
-func (r *reservations) lapsed(now Moment, p job.Peer, held time.Duration) {
+func (r *reservations) lapsed(now leaseclock.Moment, p job.Peer, held time.Duration) {
 	if !r.lapses.add(now, p, held, r.sessions.connected(p)) {
 		return
 	}
@@ -106,36 +108,38 @@ func (r *reservations) lapsed(now Moment, p job.Peer, held time.Duration) {
 }
 
 // commitIf sends the conditional Commit for a gang's offer.
-func (r *reservations) commitIf(now Moment, o *offer) {
+func (r *reservations) commitIf(now leaseclock.Moment, o *offer) {
 	m := r.message(now, o)
 	m.Conditional = true
-	r.turn.send(o.key.peer, m)
+	r.turn.Send(o.key.peer, m)
 	r.refresh(now, o.group)
 }
 
 // refresh requests a renewal of the lease unless there was one lately.
-func (r *reservations) refresh(now Moment, g *group) {
+func (r *reservations) refresh(now leaseclock.Moment, g *group) {
 	if g.session.live && now.Boot.Sub(max(g.session.anchor, g.session.asked)) > freshEnough {
 		r.leases.renew(now, g)
 	}
 }
 
 // gather notes the first Commit to a gang. When single tasks may revoke it, there is another arbitration.
-func (r *reservations) gather(now Moment, o *offer) {
+func (r *reservations) gather(now leaseclock.Moment, o *offer) {
 	if o.since == 0 {
 		o.since = now.Boot
 		r.queue.takeTurn(o)
-		r.turn.timers.set(now.Boot.Add(contract.ReserveFor), func(Moment) {
-			r.turn.arbitrate = r.turn.arbitrate || o.state == offerReserved || o.state == offerQueued
+		r.turn.Timers.Set(now.Boot.Add(contract.ReserveFor), func(leaseclock.Moment) {
+			if o.state == offerReserved || o.state == offerQueued {
+				r.turn.Arbitrate()
+			}
 		})
 	}
 }
 
 // prolong lets the reservation of a gang's member last as long as its offer says, from now on. A Start that comes after
 // its end is refused, because the scheduler was told of the end.
-func (r *reservations) prolong(now Moment, a *attempt) {
-	r.turn.timers.stop(a.lapse)
-	a.lapse = r.turn.timers.set(a.offer.heldUntil(now), func(now Moment) {
+func (r *reservations) prolong(now leaseclock.Moment, a *attempt) {
+	r.turn.Timers.Stop(a.lapse)
+	a.lapse = r.turn.Timers.Set(a.offer.heldUntil(now), func(now leaseclock.Moment) {
 		if r.attempts.by[a.rec.Attempt] != a || a.phase != reserved {
 			return
 		}
@@ -150,7 +154,7 @@ func (r *reservations) prolong(now Moment, a *attempt) {
 }
 
 // renew handles an offer that came again after its reservation.
-func (r *reservations) renew(now Moment, a *attempt, m contract.Offer, closed job.Reason) {
+func (r *reservations) renew(now leaseclock.Moment, a *attempt, m contract.Offer, closed job.Reason) {
 	o := a.offer
 	switch {
 	case o.msg.Gang == 0 || !o.same(m):
@@ -196,10 +200,10 @@ func (r *reservations) again(from job.Peer, m contract.Start, closed job.Reason)
 
 // undo frees what a reservation holds, and drops its attempt.
 func (r *reservations) undo(a *attempt) {
-	r.queue.gangs.others.heldInVain(r.turn.now, a.offer, r.attempts.pace.turn(r.attempts.cfg.SetAside))
+	r.queue.gangs.others.heldInVain(r.turn.Now(), a.offer, r.attempts.pace.turn(r.attempts.cfg.SetAside))
 	r.account.release(&a.rec)
 	r.attempts.ports.release(a)
-	r.turn.timers.stop(a.lapse)
+	r.turn.Timers.Stop(a.lapse)
 	r.queue.forget(a.offer)
 	r.attempts.drop(a)
 }

@@ -5,6 +5,7 @@ package worker
 import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/leaseclock"
 )
 
 // Restore loads what an earlier run of the daemon has written. It is called before the first event, which is Adopted.
@@ -15,7 +16,7 @@ func (c *Core) Restore(records []contract.Record, claims []contract.Claim) {
 		g.epoch = e.Epoch
 		groups[e.Group] = g
 		if e.Owner != "" {
-			c.leases.claims.bind(Moment{}, g, e.Owner)
+			c.leases.claims.bind(leaseclock.Moment{}, g, e.Owner)
 		}
 	}
 	for _, g := range c.cfg.Own {

@@ -6,13 +6,15 @@ package worker
 import (
 	"slices"
 	"time"
+
+	"github.com/musterhq/muster/worker/leaseclock"
 )
 
 // turns says whether what is free is kept now for an offer that has been blocked without a booking since a time, and when
 // that changes. In the first turn others may have it, because most offers find room by then. In the next turn, which is
 // as long, it is kept. Then both turns follow again with twice the length, and so on. So what is free is kept for at most
 // half of the time, and in the end a turn is longer than any task that runs here.
-func turns(since, now BootTime, first time.Duration) (kept bool, until BootTime) {
+func turns(since, now leaseclock.BootTime, first time.Duration) (kept bool, until leaseclock.BootTime) {
 	for at, d := since, first; ; d *= 2 {
 		if at = at.Add(d); now < at {
 			return false, at
@@ -25,15 +27,17 @@ func turns(since, now BootTime, first time.Duration) (kept bool, until BootTime)
 
 // rota is the turns of one offer.
 type rota struct {
-	since BootTime      // when the first turn began; 0: there was none
-	first time.Duration // how long the first turn lasts
+	since leaseclock.BootTime // when the first turn began; 0: there was none
+	first time.Duration       // how long the first turn lasts
 }
 
 // at returns the turn at a time: whether what is free is kept for the offer, and until when.
-func (r *rota) at(now BootTime) (kept bool, until BootTime) { return turns(r.since, now, r.first) }
+func (r *rota) at(now leaseclock.BootTime) (kept bool, until leaseclock.BootTime) {
+	return turns(r.since, now, r.first)
+}
 
 // inVain reports whether so many turns have passed that the offer may never start.
-func (r *rota) inVain(now BootTime) bool { return now.Sub(r.since) >= inVain*r.first }
+func (r *rota) inVain(now leaseclock.BootTime) bool { return now.Sub(r.since) >= inVain*r.first }
 
 // pace is how long the last tasks here have run, at most paceOf of them.
 type pace struct {

@@ -10,12 +10,13 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/leaseclock"
 )
 
 // The turns in which something is set aside become longer than any task, and are never more than half of the time. The
 // first turn is for others.
 func TestTurnsAreAtMostHalfOfTheTime(t *testing.T) {
-	const since, first = worker.BootTime(time.Hour), 10 * time.Minute
+	const since, first = leaseclock.BootTime(time.Hour), 10 * time.Minute
 	var kept time.Duration
 	if k, until := worker.Turns(since, since, first); k || until != since.Add(first) {
 		t.Errorf("the first turn: kept %v, until %v, want it shared until the end of the first turn", k, until)
@@ -88,7 +89,7 @@ func TestNoOfferStarvesBehindOneThatNeverStarts(t *testing.T) {
 	h, s := eight(t, 0)
 	first, second := timed(2, job.Resources{GPUs: 8}, 0), timed(3, job.Resources{CPUs: 7}, 0)
 	h.says(amy, first)
-	id, running := uint64(100), map[job.Attempt]worker.BootTime{}
+	id, running := uint64(100), map[job.Attempt]leaseclock.BootTime{}
 	for zero := h.now.Boot; h.now.Boot.Sub(zero) < 2*24*time.Hour; {
 		for _, a := range sortedEnds(running) {
 			if h.now.Boot >= running[a] {

@@ -10,6 +10,8 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
+	"github.com/musterhq/muster/worker/leaseclock"
 )
 
 // R1 is a rule for the owner. The worker's part is to start nothing without a Start.
@@ -87,7 +89,7 @@ func TestR2EpochIsOnDiskBeforeAnythingIsDone(t *testing.T) {
 		t.Fatalf("after the disk is back: epoch %v, extended %v, want Epoch %v and 1 of them", h.claims[group], e.Extend, epoch(5))
 	}
 	// The epoch survives a restart.
-	h.boot(worker.DriverEvent{Attempt: attempt(1, 1), Kind: worker.DriverStarted, PID: 42})
+	h.boot(driver.Event{Attempt: attempt(1, 1), Kind: driver.Started, PID: 42})
 	h.round(worker.Up{Peer: bob})
 	h.says(bob, contract.Owns{Groups: []contract.GroupEpoch{{Group: group, Epoch: epoch(4)}}})
 	one[contract.Stale](h, bob)
@@ -107,7 +109,7 @@ func TestR3DeadlineCountsFromTheRequest(t *testing.T) {
 	}
 	h.jump(20 * time.Second) // the answer is slow
 	e := h.says(amy, answerTo(r, 1, true))
-	if want := worker.BootTime(r.Clock).Add(job.DefaultLease); e.Extend[attempt(1, 1)] != want {
+	if want := leaseclock.BootTime(r.Clock).Add(job.DefaultLease); e.Extend[attempt(1, 1)] != want {
 		t.Fatalf("extended to %v, want %v", e.Extend, want)
 	}
 	// The same answer does not count again.
@@ -284,7 +286,7 @@ func TestR3LeaseOfASessionCountsFromTheRequest(t *testing.T) {
 		t.Fatal("started by an offer")
 	}
 	e = h.says(amy, start(1, attempt(1, 1), s, cpu))
-	if want := worker.BootTime(r.Clock).Add(job.DefaultLease); len(e.Start) != 1 || e.Start[0].Deadline != want {
+	if want := leaseclock.BootTime(r.Clock).Add(job.DefaultLease); len(e.Start) != 1 || e.Start[0].Deadline != want {
 		t.Fatalf("start = %+v, want deadline %v", e.Start, want)
 	}
 	// A duplicate answer does not count, even if it does not keep the attempt.
@@ -342,7 +344,7 @@ func TestLedgerIsSyncedOnceBeforeAStart(t *testing.T) {
 	wrote("reservation", false)
 	h.says(amy, start(1, first, s, cpu))
 	wrote("start", true)
-	h.round(worker.DriverEvent{Attempt: first, Kind: worker.DriverStarted, PID: 42})
+	h.round(driver.Event{Attempt: first, Kind: driver.Started, PID: 42})
 	wrote("running", false)
 	h.round(exited(first, 3))
 	wrote("end, which the driver has on disk", false)
@@ -350,7 +352,7 @@ func TestLedgerIsSyncedOnceBeforeAStart(t *testing.T) {
 	wrote("removal", false)
 	h.says(amy, offer(2, two, cpu))
 	h.says(amy, start(2, two, s, cpu))
-	h.round(worker.DriverEvent{Attempt: two, Kind: worker.DriverFailed, Exit: job.Exit{State: job.Failed, Code: 126}})
+	h.round(driver.Event{Attempt: two, Kind: driver.Failed, Exit: job.Exit{State: job.Failed, Code: 126}})
 	wrote("end of an attempt that was never started, which the driver may not know", true)
 	h.says(amy, contract.Query{Attempt: attempt(3, 1), Group: group, Epoch: epoch(1), Store: store})
 	wrote("refusal", true)
@@ -377,8 +379,8 @@ func TestStartWaitsForTheRenewalOfItsCommit(t *testing.T) {
 		t.Fatalf("started or refused after a second Start: %+v", e)
 	}
 	e := h.says(amy, answerTo(r, 1, true))
-	if len(e.Start) != 1 || e.Start[0].Deadline != worker.BootTime(r.Clock).Add(job.MinLease) {
-		t.Fatalf("start = %+v, want a deadline of %v", e.Start, worker.BootTime(r.Clock).Add(job.MinLease))
+	if len(e.Start) != 1 || e.Start[0].Deadline != leaseclock.BootTime(r.Clock).Add(job.MinLease) {
+		t.Fatalf("start = %+v, want a deadline of %v", e.Start, leaseclock.BootTime(r.Clock).Add(job.MinLease))
 	}
 
 	// If no answer comes, the attempt is refused in the end.

@@ -10,6 +10,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/leaseclock"
 )
 
 func TestR5SessionIsNewWhenNoLeaseIsLive(t *testing.T) {
@@ -172,10 +173,10 @@ func TestR3AnswerThatIsReadLateCounts(t *testing.T) {
 		h.pass(contract.RenewEvery)
 		r := got[contract.Renew](h, amy)
 		asked := r[len(r)-1]
-		late := worker.BootTime(asked.Clock).Add(worker.SessionLease + over) // the lease before ended 20 s ago
+		late := leaseclock.BootTime(asked.Clock).Add(worker.SessionLease + over) // the lease before ended 20 s ago
 		h.jump(late.Sub(h.now.Boot))
 		e := h.says(amy, answerTo(asked, 1, true))
-		if until, extended := e.Extend[a]; extended != (over < 0) || extended && until != worker.BootTime(asked.Clock).Add(worker.SessionLease) {
+		if until, extended := e.Extend[a]; extended != (over < 0) || extended && until != leaseclock.BootTime(asked.Clock).Add(worker.SessionLease) {
 			t.Errorf("read %s after the end of what it grants: extended %v until %v, want it extended only before the end", over, extended, until)
 		}
 	}

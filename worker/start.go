@@ -9,12 +9,14 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/leaseclock"
+	"github.com/musterhq/muster/worker/turn"
 )
 
 // starts handles the Starts of owners.
 type starts struct {
 	cfg          *Config
-	turn         *turn
+	turn         *turn.Turn
 	ledger       *ledger
 	sessions     *sessions
 	reports      *reports
@@ -30,7 +32,7 @@ const tooLateWhy = "too little of the lease is left"
 
 // start handles a Start: it asks the host's policy about the attempt. For an attempt that was started before, it reports
 // the state (R9). An attempt that may not start gets a tombstone.
-func (s *starts) start(now Moment, from job.Peer, m contract.Start) {
+func (s *starts) start(now leaseclock.Moment, from job.Peer, m contract.Start) {
 	g, ok := s.leases.checkEpoch(now, from, m.Group, m.Epoch)
 	if !ok {
 		return
@@ -68,7 +70,7 @@ func (s *starts) start(now Moment, from job.Peer, m contract.Start) {
 		}
 		// From here on only the answer of the policy ends the reservation.
 		s.queue.forget(a.offer)
-		s.turn.timers.stop(a.lapse)
+		s.turn.Timers.Stop(a.lapse)
 		if tooLate(now, g, m) {
 			s.awaitLease(now, a)
 			return
@@ -101,23 +103,23 @@ func (s *starts) otherGang(a *attempt, m contract.Start) string {
 }
 
 func (s *starts) askPolicy(a *attempt) {
-	s.turn.out.Admit = append(s.turn.out.Admit, Admission{Attempt: a.rec.Attempt, User: a.rec.User, Spec: a.start.File.Spec()})
+	s.turn.Admit(turn.Admission{Attempt: a.rec.Attempt, User: a.rec.User, Spec: a.start.File.Spec()})
 }
 
 // tooLate reports whether so little of the lease is left that the task would soon get TERM.
-func tooLate(now Moment, g *group, m contract.Start) bool {
+func tooLate(now leaseclock.Moment, g *group, m contract.Start) bool {
 	spec := m.File.Spec()
 	return !spec.Holds() && g.session.anchor.Add(spec.LeaseOr()).Sub(now.Boot) < minStart
 }
 
 // awaitLease lets a Start wait for the answer to a Renew. The Commit may have sent one; otherwise awaitLease does.
-func (s *starts) awaitLease(now Moment, a *attempt) {
+func (s *starts) awaitLease(now leaseclock.Moment, a *attempt) {
 	g := a.group
 	g.late = append(g.late, a)
 	if len(g.session.outstanding) == 0 {
 		s.leases.renew(now, g)
 	}
-	s.turn.timers.set(now.Boot.Add(leaseWait), func(Moment) {
+	s.turn.Timers.Set(now.Boot.Add(leaseWait), func(leaseclock.Moment) {
 		if i := slices.Index(g.late, a); i >= 0 {
 			g.late = slices.Delete(g.late, i, i+1)
 			if a.phase == asked {
@@ -128,7 +130,7 @@ func (s *starts) awaitLease(now Moment, a *attempt) {
 }
 
 // resume continues the Starts that waited for a renewal.
-func (s *starts) resume(now Moment, g *group) {
+func (s *starts) resume(now leaseclock.Moment, g *group) {
 	g.late = slices.DeleteFunc(g.late, func(a *attempt) bool {
 		switch {
 		case a.phase != asked: // refused meanwhile
@@ -143,7 +145,7 @@ func (s *starts) resume(now Moment, g *group) {
 
 // admitted starts an attempt that the policy has admitted, or gives it a tombstone. Time has passed since the Start
 // arrived, so it checks the lease and the owner again (R2, R5).
-func (s *starts) admitted(now Moment, e Admitted) {
+func (s *starts) admitted(now leaseclock.Moment, e Admitted) {
 	a := s.attempts.by[e.Attempt]
 	if a == nil || a.phase != asked {
 		return // refused meanwhile
@@ -172,7 +174,9 @@ func (s *starts) admitted(now Moment, e Admitted) {
 	a.rec.Lease, a.rec.Hold = spec.LeaseOr(), spec.Holds()
 	a.rec.EventN, a.rec.Recorded = 1, now.Wall
 	a.expect(now, contract.LimitOf(&spec))
-	s.turn.arbitrate = s.turn.arbitrate || m.Gang != nil // an offer may be booked for the end of this task now
+	if m.Gang != nil {
+		s.turn.Arbitrate() // an offer may be booked for the end of this task now
+	}
 	g.running[m.Attempt], g.kept[m.Attempt] = a, a
 	s.sessions.update(g)
 	s.attempts.setPreemptible(a, spec)
@@ -181,7 +185,7 @@ func (s *starts) admitted(now Moment, e Admitted) {
 }
 
 // mayStart returns why a Start is refused, or "" if it is not. It checks that the lease is live now (R5).
-func (s *starts) mayStart(now Moment, g *group, m contract.Start) string {
+func (s *starts) mayStart(now leaseclock.Moment, g *group, m contract.Start) string {
 	switch {
 	case m.File.Strange() != "":
 		return m.File.Strange()

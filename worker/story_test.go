@@ -19,6 +19,8 @@ import (
 	"github.com/musterhq/muster/internal/testkit/stories"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
+	"github.com/musterhq/muster/worker/leaseclock"
 )
 
 var update = flag.Bool("update", false, "write the present outcomes into the stories")
@@ -47,21 +49,21 @@ type story struct {
 	t        *testing.T
 	out      strings.Builder
 	polled   bool // the present command has shown a poll
-	began    worker.Moment
+	began    leaseclock.Moment
 	jobs     map[string]job.Attempt // the newest attempt of each
 	ids      map[job.ID]string
-	offers   map[string]uint64                  // the newest, by "peer job"
-	renewals map[job.Peer]contract.Renew        // the newest
-	sessions []contract.Session                 // in the order in which they were made
-	running  map[job.Attempt]worker.DriverEvent // tasks in the driver
-	others   map[job.Peer]bool                  // peers that have offered jobs of their own group
-	owners   map[job.Peer]bool                  // peers that have claimed the group; each other one has a group of its own
+	offers   map[string]uint64            // the newest, by "peer job"
+	renewals map[job.Peer]contract.Renew  // the newest
+	sessions []contract.Session           // in the order in which they were made
+	running  map[job.Attempt]driver.Event // tasks in the driver
+	others   map[job.Peer]bool            // peers that have offered jobs of their own group
+	owners   map[job.Peer]bool            // peers that have claimed the group; each other one has a group of its own
 }
 
 func newStory(t *testing.T) *story {
 	s := &story{
 		t: t, jobs: map[string]job.Attempt{}, ids: map[job.ID]string{}, offers: map[string]uint64{},
-		renewals: map[job.Peer]contract.Renew{}, running: map[job.Attempt]worker.DriverEvent{}, owners: map[job.Peer]bool{amy: true}, others: map[job.Peer]bool{},
+		renewals: map[job.Peer]contract.Renew{}, running: map[job.Attempt]driver.Event{}, owners: map[job.Peer]bool{amy: true}, others: map[job.Peer]bool{},
 	}
 	s.host = newHost(t, config(0))
 	s.began = s.now
@@ -123,7 +125,7 @@ func (s *story) session(id contract.Session) string {
 }
 
 // since converts a reading of the lease clock to the time since the story began.
-func (s *story) since(at worker.BootTime) time.Duration {
+func (s *story) since(at leaseclock.BootTime) time.Duration {
 	return at.Sub(s.began.Boot).Round(time.Millisecond)
 }
 
@@ -265,7 +267,7 @@ func (s *story) messageText(to job.Peer, m contract.ToScheduler) string {
 		return text + strings.TrimSuffix(" ("+m.Detail+")", " ()")
 	case contract.Renew:
 		s.renewals[to] = m
-		return fmt.Sprintf("renew at %s session=%s live=%s", s.since(worker.BootTime(m.Clock)), s.session(m.Session), s.names(m.Live))
+		return fmt.Sprintf("renew at %s session=%s live=%s", s.since(leaseclock.BootTime(m.Clock)), s.session(m.Session), s.names(m.Live))
 	case contract.Stale:
 		return fmt.Sprintf("stale: %s owns epoch %s", cmp.Or(m.Owner, "another"), m.Epoch)
 	}

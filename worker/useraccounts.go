@@ -14,6 +14,8 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/leaseclock"
+	"github.com/musterhq/muster/worker/turn"
 )
 
 const (
@@ -37,7 +39,7 @@ const (
 // residents remembers who has an account, and holds the offers whose users are being looked up.
 type residents struct {
 	cfg  *Config
-	turn *turn
+	turn *turn.Turn
 
 	of    map[string]*list.Element // by user; of *resident
 	order *list.List               // the user of the newest offer last
@@ -51,10 +53,10 @@ type resident struct {
 	user  string
 	by    job.Peer // the scheduler that named the user first
 	is    Presence
-	until BootTime // when it is to be looked up again
-	asked bool     // a lookup has no answer yet
-	asker job.Peer // the scheduler for which it is made
-	timer *timer   // ends the wait of the offers
+	until leaseclock.BootTime // when it is to be looked up again
+	asked bool                // a lookup has no answer yet
+	asker job.Peer            // the scheduler for which it is made
+	timer *turn.Timer         // ends the wait of the offers
 	held  []heldOffer
 }
 
@@ -63,7 +65,7 @@ type heldOffer struct {
 	msg  contract.Offer
 }
 
-func newResidents(cfg *Config, t *turn) *residents {
+func newResidents(cfg *Config, t *turn.Turn) *residents {
 	return &residents{
 		cfg: cfg, turn: t, of: map[string]*list.Element{}, order: list.New(),
 		known: NewPortions(maxResidents), open: NewPortions(MaxLookUps), held: NewPortions(maxHeld),
@@ -72,7 +74,7 @@ func newResidents(cfg *Config, t *turn) *residents {
 
 // hold keeps an offer until its user was looked up, and then passes it to decide. It returns false if there is nothing to
 // wait for; is says then whether the user has an account.
-func (r *residents) hold(now Moment, from job.Peer, m contract.Offer, decide func(now Moment, from job.Peer, m contract.Offer)) (is Presence, held bool) {
+func (r *residents) hold(now leaseclock.Moment, from job.Peer, m contract.Offer, decide func(now leaseclock.Moment, from job.Peer, m contract.Offer)) (is Presence, held bool) {
 	if !r.cfg.LookUp {
 		return Present, false
 	}
@@ -124,7 +126,7 @@ func (r *residents) remember(from job.Peer, user string) *resident {
 
 // ask looks a user up for a scheduler. It returns nil if that scheduler has too many looked up already. Meanwhile the
 // last answer counts only if the user had an account. Otherwise offers wait for the new answer.
-func (r *residents) ask(now Moment, from job.Peer, user string, decide func(now Moment, from job.Peer, m contract.Offer)) *resident {
+func (r *residents) ask(now leaseclock.Moment, from job.Peer, user string, decide func(now leaseclock.Moment, from job.Peer, m contract.Offer)) *resident {
 	if !r.open.Fits(from) {
 		return nil
 	}
@@ -136,17 +138,17 @@ func (r *residents) ask(now Moment, from job.Peer, user string, decide func(now 
 	}
 	r.open.Add(from, 1)
 	u.asked, u.asker = true, from
-	r.turn.out.LookUp = append(r.turn.out.LookUp, UserLookup{User: user, For: from})
+	r.turn.LookUp(turn.UserLookup{User: user, For: from})
 	if u.is != Present {
 		u.is = Unknown
-		u.timer = r.turn.timers.set(now.Boot.Add(lookUpWait), func(now Moment) { r.pass(now, u, decide) })
+		u.timer = r.turn.Timers.Set(now.Boot.Add(lookUpWait), func(now leaseclock.Moment) { r.pass(now, u, decide) })
 	}
 	return u
 }
 
 // answer handles the answer of a lookup. It reports whether the user has no account, which is false if the answer does
 // not count.
-func (r *residents) answer(now Moment, ev LookedUp, decide func(now Moment, from job.Peer, m contract.Offer)) (absent bool) {
+func (r *residents) answer(now leaseclock.Moment, ev LookedUp, decide func(now leaseclock.Moment, from job.Peer, m contract.Offer)) (absent bool) {
 	e := r.of[ev.User]
 	if e == nil {
 		return false
@@ -163,8 +165,8 @@ func (r *residents) answer(now Moment, ev LookedUp, decide func(now Moment, from
 }
 
 // pass ends the wait of the offers of a user.
-func (r *residents) pass(now Moment, u *resident, decide func(now Moment, from job.Peer, m contract.Offer)) {
-	r.turn.timers.stop(u.timer)
+func (r *residents) pass(now leaseclock.Moment, u *resident, decide func(now leaseclock.Moment, from job.Peer, m contract.Offer)) {
+	r.turn.Timers.Stop(u.timer)
 	held := u.held
 	u.timer, u.held = nil, nil
 	for _, o := range held {

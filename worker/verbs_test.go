@@ -14,6 +14,7 @@ import (
 	"github.com/musterhq/muster/internal/testkit/stories"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
 )
 
 var storyVerbs = map[string]func(*story, stories.Command){
@@ -169,12 +170,12 @@ func verbAck(s *story, c stories.Command) {
 // driver. With host=yes it was the host's fault that it was not started.
 func verbProcess(s *story, c stories.Command) {
 	a := s.attempt(c, c.Arg(0))
-	e := worker.DriverEvent{Attempt: a, Kind: worker.DriverKind(c.Arg(1)), Detail: c.Options["detail"]}
+	e := driver.Event{Attempt: a, Kind: driver.Kind(c.Arg(1)), Detail: c.Options["detail"]}
 	switch e.Kind {
-	case worker.DriverStarting:
-	case worker.DriverStarted:
+	case driver.Starting:
+	case driver.Started:
 		e.PID = 42
-	case worker.DriverExited, worker.DriverFailed, worker.DriverLost:
+	case driver.Exited, driver.Failed, driver.Lost:
 		e.Exit = exited(a, c.Options.Number("code", 0)).Exit
 		e.Exit.Signal = c.Options.Number("signal", 0)
 		if c.Options["host"] == "yes" {

@@ -11,6 +11,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
 )
 
 // set moves only the wall clock.
@@ -81,7 +82,7 @@ func TestSlowFailuresDoNotPauseTheHostWhateverTheClock(t *testing.T) {
 				if !ok {
 					t.Fatalf("the task was not accepted: %s", r.closed())
 				}
-				r.round(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 42})
+				r.round(driver.Event{Attempt: a, Kind: driver.Started, PID: 42})
 				began := r.now.Wall
 				r.set(by)
 				r.jump(took)

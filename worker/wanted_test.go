@@ -10,6 +10,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
 )
 
 // wantSessions checks with which peers the last round has made a session wanted or unwanted.
@@ -65,7 +66,7 @@ func TestRestartedWorkerWantsSessionsWithOwners(t *testing.T) {
 			if term > 1 {
 				h.meet(amy, term) // amy was restarted
 			}
-			h.boot(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 42}, exited(m.Attempt, 0))
+			h.boot(driver.Event{Attempt: a, Kind: driver.Started, PID: 42}, exited(m.Attempt, 0))
 			h.wantSessions([]job.Peer{amy, bob}, nil)
 			h.pass(time.Minute)
 			h.round()
@@ -86,7 +87,7 @@ func TestRestartedWorkerRenewsItsLeases(t *testing.T) {
 	h.run(amy, 1, a, s, gpus(1))
 	h.meet(amy, 2)
 	h.cfg.Seed = 2
-	h.boot(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 42})
+	h.boot(driver.Event{Attempt: a, Kind: driver.Started, PID: 42})
 	if !slices.Contains(h.done.Want, amy) {
 		t.Fatalf("wants %v", h.done.Want)
 	}
@@ -134,6 +135,6 @@ func TestNoSessionIsWantedWithThisHost(t *testing.T) {
 	s := h.meet(me, 1)
 	h.run(me, 1, attempt(1, 1), s, gpus(1))
 	h.wantSessions(nil, nil)
-	h.boot(worker.DriverEvent{Attempt: attempt(1, 1), Kind: worker.DriverStarted, PID: 42})
+	h.boot(driver.Event{Attempt: attempt(1, 1), Kind: driver.Started, PID: 42})
 	h.wantSessions(nil, nil)
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/worker/leaseclock"
 )
 
 // wounds revokes reservations of gangs.
@@ -20,7 +21,7 @@ type wounds struct {
 
 // revoke takes back as few reservations of gangs as the offer needs to fit, the last by rank first. It takes back none if
 // all would not be enough. enough is true if only the quota of the offer's user might be missing.
-func (w *wounds) revoke(now Moment, o *offer) (done, enough bool) {
+func (w *wounds) revoke(now leaseclock.Moment, o *offer) (done, enough bool) {
 	held := w.held(now, o)
 	if len(held) == 0 || !w.fits(o, held) {
 		return false, false
@@ -45,7 +46,7 @@ func fewest(all []*attempt, met func([]*attempt) bool) []*attempt {
 }
 
 // held returns the reservations that an offer may take back, the last by rank first.
-func (w *wounds) held(now Moment, o *offer) (out []*attempt) {
+func (w *wounds) held(now leaseclock.Moment, o *offer) (out []*attempt) {
 	for _, p := range w.queue.gangs.after(o) {
 		if p.state != offerReserved || !mayRevoke(now, o, p) {
 			continue

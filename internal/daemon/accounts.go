@@ -16,6 +16,7 @@ import (
 	"github.com/musterhq/muster/internal/osuser"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/turn"
 )
 
 // onlyUser returns the only user whose tasks a daemon runs, or "" if it runs the tasks of all users. A daemon that is not
@@ -84,15 +85,15 @@ const lookUpWidth = 8
 // lookups looks up accounts. It begins the lookups for one scheduler in the order in which they were asked.
 type lookups struct {
 	find  func(name string) (uid int, err error)
-	asked chan worker.UserLookup
+	asked chan turn.UserLookup
 }
 
 func newLookups(find func(name string) (uid int, err error)) *lookups {
-	return &lookups{find: find, asked: make(chan worker.UserLookup, worker.MaxLookUps)}
+	return &lookups{find: find, asked: make(chan turn.UserLookup, worker.MaxLookUps)}
 }
 
 // ask queues users. It does not block: the channel has room for as many lookups as the worker has open.
-func (l *lookups) ask(users []worker.UserLookup) {
+func (l *lookups) ask(users []turn.UserLookup) {
 	for _, u := range users {
 		l.asked <- u
 	}
@@ -100,7 +101,7 @@ func (l *lookups) ask(users []worker.UserLookup) {
 
 // run does the lookups and calls tell with each answer, until ctx ends. It does not wait for lookups that hang.
 func (l *lookups) run(ctx context.Context, tell func(user string, is worker.Presence)) error {
-	var waiting []worker.UserLookup // at most worker.MaxLookUps
+	var waiting []turn.UserLookup // at most worker.MaxLookUps
 	running, ended := worker.NewPortions(lookUpWidth), make(chan job.Peer, lookUpWidth)
 	for {
 		select {
@@ -111,7 +112,7 @@ func (l *lookups) run(ctx context.Context, tell func(user string, is worker.Pres
 		case p := <-ended:
 			running.Add(p, -1)
 		}
-		waiting = slices.DeleteFunc(waiting, func(u worker.UserLookup) bool {
+		waiting = slices.DeleteFunc(waiting, func(u turn.UserLookup) bool {
 			if !running.Fits(u.For) {
 				return false
 			}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/turn"
 )
 
 // A lookup that hangs delays neither the answers to others nor the end of the daemon. A user counts as absent only if a
@@ -39,7 +40,7 @@ func TestHangingLookupDelaysNobody(t *testing.T) {
 		}()
 		began := time.Now()
 		for _, name := range []string{"hangs", "hangs", "amy", "nobody", "fails"} {
-			l.ask([]worker.UserLookup{{User: name, For: "ada"}})
+			l.ask([]turn.UserLookup{{User: name, For: "ada"}})
 		}
 		synctest.Wait()
 		got := map[string]worker.Presence{}
@@ -77,9 +78,9 @@ func TestHangingLookupsDelayNoOtherScheduler(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- l.run(ctx, func(user string, _ worker.Presence) { answers <- user }) }()
 		for range worker.MaxLookUps / 2 {
-			l.ask([]worker.UserLookup{{User: "hangs", For: "mallory"}})
+			l.ask([]turn.UserLookup{{User: "hangs", For: "mallory"}})
 		}
-		l.ask([]worker.UserLookup{{User: "amy", For: "ada"}})
+		l.ask([]turn.UserLookup{{User: "amy", For: "ada"}})
 		synctest.Wait()
 		if len(answers) != 1 || <-answers != "amy" {
 			t.Error("a lookup waits for those of another scheduler")

@@ -25,6 +25,8 @@ import (
 	"github.com/musterhq/muster/scheduler"
 	"github.com/musterhq/muster/scheduler/state/statetest"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
+	"github.com/musterhq/muster/worker/leaseclock"
 	"github.com/musterhq/muster/worker/loop"
 )
 
@@ -108,25 +110,25 @@ func (l memoryLedger) Load() (_ []contract.Record, claims []contract.Claim, _ er
 }
 
 // instant is a driver whose tasks succeed after a second.
-type instant struct{ tell func(worker.DriverEvent) }
+type instant struct{ tell func(driver.Event) }
 
-func (d *instant) Start(t worker.Task) error {
+func (d *instant) Start(t driver.Task) error {
 	time.AfterFunc(time.Millisecond, func() {
-		d.tell(worker.DriverEvent{Attempt: t.Attempt, Kind: worker.DriverStarted, PID: 1})
+		d.tell(driver.Event{Attempt: t.Attempt, Kind: driver.Started, PID: 1})
 		time.AfterFunc(time.Second, func() {
 			now := time.Now()
-			d.tell(worker.DriverEvent{Attempt: t.Attempt, Kind: worker.DriverExited, Exit: job.Exit{State: job.Succeeded, Started: true, Began: now, Ended: now}})
+			d.tell(driver.Event{Attempt: t.Attempt, Kind: driver.Exited, Exit: job.Exit{State: job.Succeeded, Started: true, Began: now, Ended: now}})
 		})
 	})
 	return nil
 }
-func (d *instant) Stop(job.Attempt, time.Duration, string) error { return nil }
-func (d *instant) Signal(job.Attempt, int) error                 { return nil }
-func (d *instant) Extend(map[job.Attempt]worker.BootTime) error  { return nil }
-func (d *instant) Forget(job.Attempt) error                      { return nil }
-func (d *instant) NeverBegun(job.Attempt) bool                   { return false }
+func (d *instant) Stop(job.Attempt, time.Duration, string) error    { return nil }
+func (d *instant) Signal(job.Attempt, int) error                    { return nil }
+func (d *instant) Extend(map[job.Attempt]leaseclock.BootTime) error { return nil }
+func (d *instant) Forget(job.Attempt) error                         { return nil }
+func (d *instant) NeverBegun(job.Attempt) bool                      { return false }
 
-func (d *instant) Adopt(context.Context) ([]worker.DriverEvent, error) { return nil, nil }
+func (d *instant) Adopt(context.Context) ([]driver.Event, error) { return nil, nil }
 
 // empty finds and keeps nothing.
 type empty struct{}
@@ -204,7 +206,7 @@ func start(t *testing.T, nw *p2ptest.Net, i int, s shape) *virtual {
 		announce = newAnnouncements(topic).of(group)
 		parts = append(parts, part{"callers", called.run}, part{"gossip", topic.Run})
 	}
-	driver := &instant{tell: func(e worker.DriverEvent) { v.work.Driven(e) }}
+	driver := &instant{tell: func(e driver.Event) { v.work.Driven(e) }}
 	wc := worker.DefaultConfig()
 	wc.Profile, wc.Boot, wc.Seed = profile, "boot", uint64(i+1)
 	owned := memoryLedger{}
@@ -213,9 +215,9 @@ func start(t *testing.T, nw *p2ptest.Net, i int, s shape) *virtual {
 	}
 	v.work, err = loop.New(wc, loop.Parts{
 		Ledger: owned, Sender: toSchedulers{v.router}, Driver: driver, Adopter: driver,
-		Clocks: func() worker.Moment {
+		Clocks: func() leaseclock.Moment {
 			now := time.Now()
-			return worker.Moment{Boot: worker.BootTime(now.UnixNano()), Wall: now}
+			return leaseclock.Moment{Boot: leaseclock.BootTime(now.UnixNano()), Wall: now}
 		},
 	}, log)
 	must(err)

@@ -17,7 +17,9 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/p2p"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
 	"github.com/musterhq/muster/worker/files"
+	"github.com/musterhq/muster/worker/leaseclock"
 	"github.com/musterhq/muster/worker/ledger"
 	"github.com/musterhq/muster/worker/loop"
 	"github.com/musterhq/muster/worker/meter"
@@ -42,7 +44,7 @@ type execution struct {
 // newExecution builds the parts that run tasks. The owners of the router must be set already.
 func newExecution(b base, hw *hardware, r *router, from holders) (*execution, error) {
 	x := &execution{drains: &drains{disk: b.store}, users: newLookups(uidOf), fences: newFencing(b.part("node"))}
-	tell := func(e worker.DriverEvent) { x.files.Driven(e) } // set below, before the driver runs
+	tell := func(e driver.Event) { x.files.Driven(e) } // set below, before the driver runs
 	var err error
 	if x.driver, err = newRunners(b, hw, tell, x.ended, x.fences.told); err != nil {
 		return nil, err
@@ -66,7 +68,7 @@ func (x *execution) lookUp(ctx context.Context) error {
 }
 
 // newRunners builds the driver that runs tasks.
-func newRunners(b base, hw *hardware, tell func(worker.DriverEvent), used func(job.Attempt, time.Duration, job.Size) string, fences func(bool, string)) (*supervisor.Driver, error) {
+func newRunners(b base, hw *hardware, tell func(driver.Event), used func(job.Attempt, time.Duration, job.Size) string, fences func(bool, string)) (*supervisor.Driver, error) {
 	dc := supervisor.Config{Dir: b.runDir(), Version: b.cfg.Version, Node: b.cfg.Name, OutputLimit: b.cfg.OutputLimit, ClientTimeout: b.cfg.ClientTimeout}
 	dc.Binary, dc.Args = runnerProgram(b.cfg, dc.Dir, b.log)
 	flags := runner.Config{AllowRoot: b.cfg.AllowRoot, Scope: serviceOfSystemd(), NoGroups: b.cfg.CgroupsOff, SharedTmp: !b.cfg.PrivateTmp, Ulimits: b.cfg.Ulimits}
@@ -96,7 +98,7 @@ func (x *execution) buildFiles(b base, hw *hardware, jobs jobsBackend, from hold
 	x.blobs = upload.NewStore(upload.Config{Dir: filepath.Join(dir, "blobs"), Live: live}, b.part("blob"))
 	x.files = files.New(files.Config{Dir: filepath.Join(dir, "run"), Boot: hw.boot, AllowRoot: b.cfg.AllowRoot, Most: cmp.Or(b.cfg.Scratch, hw.scratch.half), Inside: b.cfg.DockerUser}, files.Needs{
 		Driver: x.driver, Adopter: x.driver, Fetcher: upload.NewFetcher(x.blobs), Store: x.blobs, Holders: from.of,
-		Tell: func(e worker.DriverEvent) { x.work.Driven(e) }, // set before the driver runs
+		Tell: func(e driver.Event) { x.work.Driven(e) }, // set before the driver runs
 	}, b.part("files"))
 	return nil
 }
@@ -129,7 +131,7 @@ func (x *execution) newWorker(b base, hw *hardware, r *router) (_ *loop.Loop, er
 		return nil, err
 	}
 	return loop.New(wc, loop.Parts{
-		Ledger: ledger.New(b.store), Sender: toSchedulers{r}, Driver: x.files, Adopter: x.files, Poll: hw.gpus.ask, Drained: hw.gpus.drain, Clocks: worker.ReadClocks,
+		Ledger: ledger.New(b.store), Sender: toSchedulers{r}, Driver: x.files, Adopter: x.files, Poll: hw.gpus.ask, Drained: hw.gpus.drain, Clocks: leaseclock.ReadClocks,
 		PortFree:  hostinfo.PortFree,
 		LookUp:    x.users.ask,
 		Keep:      func(q worker.Quarantine) error { return saveQuarantine(b.store, q) },

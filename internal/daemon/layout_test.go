@@ -56,10 +56,12 @@ var allowedImports = map[string][]string{
 	"internal/keptsocket":         {},
 	"internal/timerslack":         {},
 	"internal/testkit/rogue":      {"job", "dht", "p2p", "p2p/gossip", "p2p/peerhttp", "p2p/session", "p2p/wirepb"}, // the hostile member of tests
-	"worker":                      {"job", "gpu", "internal/contract", "internal/fairshare", "internal/timers", "worker/leaseclock"},
+	"worker":                      {"job", "gpu", "internal/contract", "internal/fairshare", "worker/driver", "worker/leaseclock", "worker/turn"},
 	"worker/leaseclock":           {},
+	"worker/driver":               {"job", "worker/leaseclock"},
+	"worker/turn":                 {"job", "internal/contract", "internal/timers", "worker/driver", "worker/leaseclock"},
 	"worker/ledger":               {"job", "internal/contract", "internal/store", "internal/store/storepb"},
-	"worker/loop":                 {"job", "gpu", "internal/contract", "internal/fairshare", "internal/inbox", "worker"},
+	"worker/loop":                 {"job", "gpu", "internal/contract", "internal/fairshare", "internal/inbox", "worker", "worker/driver", "worker/leaseclock", "worker/turn"},
 	"worker/output":               {"job"},
 	"worker/userfile":             {},
 	"worker/cgroup":               {},
@@ -73,9 +75,9 @@ var allowedImports = map[string][]string{
 	"worker/runner/spawn":         {"internal/timerslack", "job", "internal/osuser", "worker/cgroup", "worker/output", "worker/runner/pidspace", "worker/runner/private", "worker/runner/proc", "worker/runner/protocol", "worker/runner/pump", "worker/userfile"},
 	"worker/runner/scratch":       {"job", "worker/runner/protocol"},
 	"worker/runner/docker":        {"job", "worker/runner/proc", "worker/runner/protocol", "worker/runner/spawn"},
-	"worker/supervisor":           {"internal/timerslack", "job", "gpu", "worker", "worker/cgroup", "worker/leaseclock", "worker/output", "worker/runner/guard", "worker/runner/proc", "worker/runner/protocol", "worker/runner/scratch"},
+	"worker/supervisor":           {"internal/timerslack", "job", "gpu", "worker/cgroup", "worker/driver", "worker/leaseclock", "worker/output", "worker/runner/guard", "worker/runner/proc", "worker/runner/protocol", "worker/runner/scratch"},
 	"worker/meter":                {"job", "gpu", "internal/usage", "worker/cgroup"},
-	"worker/files":                {"job", "internal/upload", "worker", "worker/runner/protocol", "worker/runner/scratch", "worker/runner/spawn", "worker/userfile"},
+	"worker/files":                {"job", "internal/upload", "worker/driver", "worker/leaseclock", "worker/runner/protocol", "worker/runner/scratch", "worker/runner/spawn", "worker/userfile"},
 	"p2p":                         {"job", "gpu", "internal/contract", "p2p/wirepb"},
 	"p2p/wirepb":                  {},
 	"p2p/session":                 {"job", "gpu", "internal/contract", "internal/fairshare", "internal/ratelimit", "p2p", "p2p/wirepb", "internal/timers", "internal/usage"},
@@ -100,10 +102,10 @@ var allowedImports = map[string][]string{
 	"internal/metrics":            {"job", "gpu"},
 	"internal/metrics/jobfiles":   {"job", "gpu"},
 	"internal/daemon": {
-		"job", "gpu", "gpu/nvml", "gpu/simgpu", "internal/hostinfo", "internal/osuser", "internal/contract", "internal/fairshare", "scheduler", "worker", "worker/ledger", "worker/loop", "worker/runner/docker", "worker/supervisor", "worker/output", "worker/runner", "worker/runner/protocol", "worker/runner/spawn", "worker/cgroup",
+		"job", "gpu", "gpu/nvml", "gpu/simgpu", "internal/hostinfo", "internal/osuser", "internal/contract", "internal/fairshare", "scheduler", "worker", "worker/driver", "worker/leaseclock", "worker/ledger", "worker/loop", "worker/turn", "worker/runner/docker", "worker/supervisor", "worker/output", "worker/runner", "worker/runner/protocol", "worker/runner/spawn", "worker/cgroup",
 		"p2p", "p2p/session", "p2p/gossip", "p2p/peerhttp", "dht", "internal/store", "scheduler/journal", "api", "internal/upload", "worker/files", "worker/meter", "internal/audit", "internal/metrics", "internal/metrics/jobfiles", "internal/usage", "internal/waittime",
 	},
-	"internal/sim":                   {"job", "scheduler/state", "gpu", "internal/contract", "internal/fairshare", "scheduler", "worker", "internal/timers", "internal/sim/load", "internal/sim/record"},
+	"internal/sim":                   {"job", "scheduler/state", "gpu", "internal/contract", "internal/fairshare", "scheduler", "worker", "worker/driver", "worker/leaseclock", "internal/timers", "internal/sim/load", "internal/sim/record"},
 	"internal/sim/load":              {"job", "job/jobfile", "gpu", "internal/contract"},
 	"internal/sim/record":            {},
 	"internal/sim/fabric":            {"job/yamldoc"},
@@ -152,7 +154,7 @@ func TestLayout(t *testing.T) {
 				if dir == "job" && strings.Contains(path, ".") {
 					t.Errorf("job/%s imports %s: job may import only the standard library", file, path)
 				}
-				if foreign := strings.Contains(path, "libp2p/"); foreign && slices.Contains([]string{"scheduler", "worker", "worker/loop", "internal/store", "api", "internal/sim"}, dir) {
+				if foreign := strings.Contains(path, "libp2p/"); foreign && slices.Contains([]string{"scheduler", "worker", "worker/loop", "worker/turn", "internal/store", "api", "internal/sim"}, dir) {
 					t.Errorf("%s/%s imports %s: only p2p, dht and node may import libp2p", dir, file, path)
 				}
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/musterhq/muster/p2p/p2ptest"
 	"github.com/musterhq/muster/p2p/session"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/leaseclock"
 	"github.com/musterhq/muster/worker/loop"
 )
 
@@ -61,8 +62,8 @@ func TestCommitHasTheAddressOfTheSession(t *testing.T) {
 		b.work, err = loop.New(wc, loop.Parts{
 			Ledger: memoryLedger{7: from.Peer()}, Sender: toSchedulers{b}, Driver: driver, Adopter: driver,
 			PortFree: func(port int) bool { return port%7 == 0 },
-			Clocks: func() worker.Moment {
-				return worker.Moment{Boot: worker.BootTime(time.Now().UnixNano()), Wall: time.Now()}
+			Clocks: func() leaseclock.Moment {
+				return leaseclock.Moment{Boot: leaseclock.BootTime(time.Now().UnixNano()), Wall: time.Now()}
 			},
 		}, log)
 		if err != nil {

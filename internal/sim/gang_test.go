@@ -14,7 +14,7 @@ import (
 
 	"github.com/musterhq/muster/internal/fairshare"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
 )
 
 // checkGang checks the environment of a member of a gang: it is on the host that its rank stands for, and no other gang
@@ -39,7 +39,7 @@ func (w *world) checkGang(p *proc) {
 }
 
 // variable returns a variable of a task's environment.
-func variable(t worker.Task, name string) string {
+func variable(t driver.Task, name string) string {
 	for _, word := range t.Env {
 		if v, found := strings.CutPrefix(word, name+"="); found {
 			return v

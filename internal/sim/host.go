@@ -10,6 +10,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/leaseclock"
 )
 
 type host struct {
@@ -26,7 +27,7 @@ type host struct {
 	condition
 	news bulletins
 	hostLoop
-	driver
+	processes
 	rough
 }
 
@@ -60,8 +61,8 @@ type hostLoop struct {
 	alarm   alarm // for the next turn that the core asks for
 }
 
-// driver is what runs on a host.
-type driver struct {
+// processes is what runs on a host.
+type processes struct {
 	speed  float64           // of the tasks; 1: as fast as their jobs say
 	sick   map[string]string // devices that have fallen out, and why
 	procs  map[job.Attempt]*proc
@@ -91,16 +92,16 @@ type hostClock struct {
 	ppm    int64
 }
 
-func (c hostClock) read(now time.Duration) worker.BootTime {
+func (c hostClock) read(now time.Duration) leaseclock.BootTime {
 	d := int64(now - c.bootAt)
 	if c.ppm == 0 {
-		return worker.BootTime(d)
+		return leaseclock.BootTime(d)
 	}
-	return worker.BootTime(d + d*c.ppm/1e6)
+	return leaseclock.BootTime(d + d*c.ppm/1e6)
 }
 
 // when returns the first moment at which the clock reads at least t.
-func (c hostClock) when(t worker.BootTime) time.Duration {
+func (c hostClock) when(t leaseclock.BootTime) time.Duration {
 	if c.ppm == 0 {
 		return c.bootAt + time.Duration(t)
 	}
@@ -112,8 +113,8 @@ func (c hostClock) when(t worker.BootTime) time.Duration {
 }
 
 // now returns what the clocks of the host read.
-func (h *host) now() worker.Moment {
-	return worker.Moment{Boot: h.clock.read(h.w.now), Wall: h.w.wall(h.w.now, h.wallOff)}
+func (h *host) now() leaseclock.Moment {
+	return leaseclock.Moment{Boot: h.clock.read(h.w.now), Wall: h.w.wall(h.w.now, h.wallOff)}
 }
 
 // boot starts a life of the daemon.

@@ -12,6 +12,8 @@ import (
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
+	"github.com/musterhq/muster/worker/leaseclock"
 )
 
 // cause is why a process ended before its work was done.
@@ -31,18 +33,18 @@ type proc struct {
 	j       *submission
 	stint   *stint
 	attempt job.Attempt
-	task    worker.Task
+	task    driver.Task
 	pid     int
 	progress
 	hold bool
 
-	deadline worker.BootTime
+	deadline leaseclock.BootTime
 	endsAt   time.Duration // when its work is done, as far as is known
 	began    time.Time     // by the host's wall clock
 	why      cause
 	reason   string
 	exit     job.Exit
-	kind     worker.DriverKind
+	kind     driver.Kind
 	memory   time.Duration // when the memory of its devices is free again
 	overAt   time.Duration
 	files    struct {
@@ -64,7 +66,7 @@ func compareAttempts(a, b job.Attempt) int {
 }
 
 // startProc is the driver's Start: it brings the files of the job to the host, and then begins the process.
-func (h *host) startProc(t worker.Task) {
+func (h *host) startProc(t driver.Task) {
 	w := h.w
 	j := w.byID[t.Attempt.Job]
 	p := &proc{h: h, j: j, attempt: t.Attempt, task: t, hold: t.Hold, deadline: t.Deadline}
@@ -87,14 +89,14 @@ func (h *host) startProc(t worker.Task) {
 func (p *proc) begin() {
 	if p.over || p.killing {
 		if p.killing && !p.over {
-			p.end(worker.DriverExited, job.Cancelled, 143)
+			p.end(driver.Exited, job.Cancelled, 143)
 		}
 		return
 	}
 	h, w := p.h, p.h.w
 	w.pids++
 	p.pid, p.begun, p.began = w.pids, true, h.now().Wall.Round(0)
-	h.tell(worker.DriverEvent{Attempt: p.attempt, Kind: worker.DriverStarted, PID: p.pid, Began: p.began})
+	h.tell(driver.Event{Attempt: p.attempt, Kind: driver.Started, PID: p.pid, Began: p.began})
 	p.stint.joined(p)
 	if !p.hold {
 		p.guard()
@@ -106,18 +108,18 @@ func (p *proc) begin() {
 
 // guard ends the process when its lease expires, whether or not the daemon lives.
 func (p *proc) guard() {
-	at := p.h.clock.when(p.deadline.Add(-worker.FenceLead))
+	at := p.h.clock.when(p.deadline.Add(-driver.FenceLead))
 	p.h.w.at(at, func() {
 		switch {
 		case p.over || p.killing || p.orphan:
-		case p.h.clock.read(p.h.w.now) < p.deadline.Add(-worker.FenceLead):
+		case p.h.clock.read(p.h.w.now) < p.deadline.Add(-driver.FenceLead):
 			p.guard()
 		default:
 			p.h.w.counts.Fenced++
 			if p.h.w.watch != nil {
 				p.h.w.watch.fenced(p)
 			}
-			p.kill(byLease, worker.FenceLead-time.Second, "lease ran out")
+			p.kill(byLease, driver.FenceLead-time.Second, "lease ran out")
 		}
 	})
 }
@@ -138,7 +140,7 @@ func (p *proc) finish() {
 			return
 		}
 	}
-	p.end(worker.DriverExited, state, code)
+	p.end(driver.Exited, state, code)
 }
 
 // kill asks the process to end within the grace.
@@ -168,12 +170,12 @@ func (p *proc) kill(why cause, grace time.Duration, reason string) {
 			state, code = job.Failed, 1
 		case byItself, byStop, byHost:
 		}
-		p.end(worker.DriverExited, state, code)
+		p.end(driver.Exited, state, code)
 	})
 }
 
 // end is called when no process is left.
-func (p *proc) end(kind worker.DriverKind, state job.State, code int) {
+func (p *proc) end(kind driver.Kind, state job.State, code int) {
 	h, w := p.h, p.h.w
 	p.over, p.overAt = true, w.now
 	p.kind = kind
@@ -227,17 +229,17 @@ func endOrphans(h *host) {
 // lose ends a process without anybody seeing how.
 func (p *proc) lose() {
 	p.vanish()
-	p.kind, p.exit = worker.DriverLost, job.Exit{State: job.NodeFail, Reason: "the runner of its node died, and the task with it"}
+	p.kind, p.exit = driver.Lost, job.Exit{State: job.NodeFail, Reason: "the runner of its node died, and the task with it"}
 }
 
-func (p *proc) event() worker.DriverEvent {
+func (p *proc) event() driver.Event {
 	switch {
 	case p.over:
-		return worker.DriverEvent{Attempt: p.attempt, Kind: p.kind, Exit: p.exit}
+		return driver.Event{Attempt: p.attempt, Kind: p.kind, Exit: p.exit}
 	case p.begun:
-		return worker.DriverEvent{Attempt: p.attempt, Kind: worker.DriverStarted, PID: p.pid, Began: p.began}
+		return driver.Event{Attempt: p.attempt, Kind: driver.Started, PID: p.pid, Began: p.began}
 	}
-	return worker.DriverEvent{Attempt: p.attempt, Kind: worker.DriverStarting}
+	return driver.Event{Attempt: p.attempt, Kind: driver.Starting}
 }
 
 // stopProc is the driver's Stop.
@@ -251,12 +253,12 @@ func (h *host) stopProc(a job.Attempt, grace time.Duration, reason string) {
 }
 
 // adopted returns what the runner tells a new daemon.
-func adopted(h *host) []worker.DriverEvent {
-	out := make([]worker.DriverEvent, 0, len(h.procs))
+func adopted(h *host) []driver.Event {
+	out := make([]driver.Event, 0, len(h.procs))
 	for _, p := range h.procs {
 		out = append(out, p.event())
 	}
-	slices.SortFunc(out, func(a, b worker.DriverEvent) int { return compareAttempts(a.Attempt, b.Attempt) })
+	slices.SortFunc(out, func(a, b driver.Event) int { return compareAttempts(a.Attempt, b.Attempt) })
 	return out
 }
 

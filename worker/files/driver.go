@@ -14,7 +14,8 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
+	"github.com/musterhq/muster/worker/leaseclock"
 	"github.com/musterhq/muster/worker/runner/protocol"
 	"github.com/musterhq/muster/worker/runner/scratch"
 )
@@ -35,7 +36,7 @@ type Driver struct {
 
 // task is one attempt with files.
 type task struct {
-	worker.Task // Deadline is kept up to date
+	driver.Task // Deadline is kept up to date
 
 	staging bool          // the wrapped driver does not have it yet
 	doing   func() string // what it waits for, for people; nil: nothing yet
@@ -76,10 +77,10 @@ func (d *Driver) running() context.Context {
 }
 
 // hasFiles reports whether a task uploads or keeps files.
-func hasFiles(t worker.Task) bool { return t.Spec.Tree != "" || len(t.Spec.Download) > 0 }
+func hasFiles(t driver.Task) bool { return t.Spec.Tree != "" || len(t.Spec.Download) > 0 }
 
 // Start starts a task once its files are staged; see worker.Driver.
-func (d *Driver) Start(t worker.Task) error {
+func (d *Driver) Start(t driver.Task) error {
 	if !hasFiles(t) {
 		return d.needs.Driver.Start(t)
 	}
@@ -136,11 +137,11 @@ func (d *Driver) Signal(a job.Attempt, number int) error {
 }
 
 // Extend moves deadlines; see worker.Driver.
-func (d *Driver) Extend(deadlines map[job.Attempt]worker.BootTime) error {
+func (d *Driver) Extend(deadlines map[job.Attempt]leaseclock.BootTime) error {
 	d.mu.Lock()
 	if len(d.tasks) > 0 {
 		for a, at := range deadlines {
-			if t := d.tasks[a]; t != nil && t.staging && t.Deadline > worker.Now() {
+			if t := d.tasks[a]; t != nil && t.staging && t.Deadline > leaseclock.Now() {
 				t.Deadline = max(t.Deadline, at)
 			}
 		}
@@ -154,11 +155,11 @@ func (d *Driver) Forget(a job.Attempt) error { return d.needs.Driver.Forget(a) }
 
 // Driven receives the events of the wrapped driver and passes them on. It passes on the exit of a task once the
 // task's files are kept.
-func (d *Driver) Driven(e worker.DriverEvent) {
+func (d *Driver) Driven(e driver.Event) {
 	d.mu.Lock()
 	t := d.tasks[e.Attempt]
 	d.mu.Unlock()
-	if t == nil || e.Kind == worker.DriverStarted || e.Kind == worker.DriverStarting {
+	if t == nil || e.Kind == driver.Started || e.Kind == driver.Starting {
 		d.needs.Tell(e)
 		return
 	}
@@ -192,12 +193,12 @@ func (d *Driver) NeverBegun(a job.Attempt) bool { return d.needs.Adopter.NeverBe
 
 // Adopt returns the attempts that an earlier daemon left, and continues to stage or keep their files; see
 // worker.Adopter.
-func (d *Driver) Adopt(ctx context.Context) ([]worker.DriverEvent, error) {
+func (d *Driver) Adopt(ctx context.Context) ([]driver.Event, error) {
 	found, err := d.needs.Adopter.Adopt(ctx)
 	if err != nil {
 		return nil, err
 	}
-	known := make(map[job.Attempt]worker.DriverEvent, len(found))
+	known := make(map[job.Attempt]driver.Event, len(found))
 	for _, e := range found {
 		known[e.Attempt] = e
 	}
@@ -217,7 +218,7 @@ func (d *Driver) Adopt(ctx context.Context) ([]worker.DriverEvent, error) {
 		case err != nil:
 			d.log.WarnContext(ctx, "staged files of an attempt cannot be adopted", "attempt", name, "error", err)
 			d.forget(a)
-		case there && (e.Kind == worker.DriverStarted || e.Kind == worker.DriverStarting):
+		case there && (e.Kind == driver.Started || e.Kind == driver.Starting):
 			d.mu.Lock()
 			d.tasks[a] = &task{Task: s.Task}
 			d.mu.Unlock()
@@ -228,7 +229,7 @@ func (d *Driver) Adopt(ctx context.Context) ([]worker.DriverEvent, error) {
 			d.forget(a) // the earlier daemon died before it started the task
 		default:
 			d.begin(s.Task) //nolint:contextcheck // it lasts as long as Run, not as this call
-			found = append(found, worker.DriverEvent{Attempt: a, Kind: worker.DriverStarting})
+			found = append(found, driver.Event{Attempt: a, Kind: driver.Starting})
 		}
 	}
 	return found, nil

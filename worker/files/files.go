@@ -20,7 +20,7 @@ import (
 
 	"github.com/musterhq/muster/internal/upload"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
 	"github.com/musterhq/muster/worker/runner/protocol"
 	"github.com/musterhq/muster/worker/runner/scratch"
 	"github.com/musterhq/muster/worker/runner/spawn"
@@ -56,14 +56,14 @@ type Unpacker interface {
 
 // Needs are the parts that a Driver works with.
 type Needs struct {
-	Driver  worker.Driver // runs the tasks
-	Adopter worker.Adopter
+	Driver  driver.Driver // runs the tasks
+	Adopter driver.Adopter
 	Fetcher Fetcher
 	Store   Unpacker
 	// Holders returns the daemons that may have a job's files, the most likely first.
 	Holders func(ctx context.Context, id job.ID) []upload.Holder
 	// Tell receives the events of tasks. It may block, but not after Run has ended.
-	Tell func(worker.DriverEvent)
+	Tell func(driver.Event)
 }
 
 // staging is the directory for attempts that have not started.
@@ -98,7 +98,7 @@ func (c Config) account(user string, container bool) (spawn.Account, error) {
 }
 
 // owner returns the owner of a task's files, or nil if that is this process's own user.
-func (c Config) owner(t worker.Task) (*upload.Owner, error) {
+func (c Config) owner(t driver.Task) (*upload.Owner, error) {
 	account, err := c.account(t.User, t.Spec.Image != "")
 	if err != nil || !account.Other() {
 		return nil, err

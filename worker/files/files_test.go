@@ -20,19 +20,20 @@ import (
 
 	"github.com/musterhq/muster/internal/upload"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
+	"github.com/musterhq/muster/worker/leaseclock"
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
 // inner is a driver that records its requests.
 type inner struct {
 	mu      sync.Mutex
-	started []worker.Task // guarded by mu
+	started []driver.Task // guarded by mu
 	stopped []job.Attempt // guarded by mu
-	found   []worker.DriverEvent
+	found   []driver.Event
 }
 
-func (d *inner) Start(t worker.Task) error {
+func (d *inner) Start(t driver.Task) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.started = append(d.started, t)
@@ -46,12 +47,12 @@ func (d *inner) Stop(a job.Attempt, _ time.Duration, _ string) error {
 	return nil
 }
 
-func (d *inner) Signal(job.Attempt, int) error                { return nil }
-func (d *inner) Extend(map[job.Attempt]worker.BootTime) error { return nil }
-func (d *inner) Forget(job.Attempt) error                     { return nil }
-func (d *inner) NeverBegun(job.Attempt) bool                  { return false }
+func (d *inner) Signal(job.Attempt, int) error                    { return nil }
+func (d *inner) Extend(map[job.Attempt]leaseclock.BootTime) error { return nil }
+func (d *inner) Forget(job.Attempt) error                         { return nil }
+func (d *inner) NeverBegun(job.Attempt) bool                      { return false }
 
-func (d *inner) Adopt(context.Context) ([]worker.DriverEvent, error) { return d.found, nil }
+func (d *inner) Adopt(context.Context) ([]driver.Event, error) { return d.found, nil }
 
 // away is a holder that does not answer until there is closed.
 type away struct {
@@ -101,14 +102,14 @@ type rig struct {
 	inner  *inner
 	store  *upload.Store
 	holder upload.Holder
-	events chan worker.DriverEvent
+	events chan driver.Event
 	d      *Driver
 	stop   func()
 }
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	r := &rig{t: t, inner: &inner{}, events: make(chan worker.DriverEvent, 16)}
+	r := &rig{t: t, inner: &inner{}, events: make(chan driver.Event, 16)}
 	r.cfg = Config{Dir: filepath.Join(t.TempDir(), "run"), Boot: "b1", AllowRoot: true}
 	if err := protocol.Dir(r.cfg.Dir).Make(); err != nil {
 		t.Fatal(err)
@@ -125,7 +126,7 @@ func (r *rig) run() {
 	r.d = New(r.cfg, Needs{
 		Driver: r.inner, Adopter: r.inner, Fetcher: upload.NewFetcher(r.store), Store: r.store,
 		Holders: func(context.Context, job.ID) []upload.Holder { return []upload.Holder{r.holder} },
-		Tell:    func(e worker.DriverEvent) { r.events <- e },
+		Tell:    func(e driver.Event) { r.events <- e },
 	}, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(r.t.Context())
 	done := make(chan struct{})
@@ -164,21 +165,21 @@ func (r *rig) upload(files map[string]string) (string, *upload.Store) {
 	return h.String(), s
 }
 
-func (r *rig) task(n int, spec job.Spec) worker.Task {
-	return worker.Task{
+func (r *rig) task(n int, spec job.Spec) driver.Task {
+	return driver.Task{
 		Attempt: job.Attempt{Job: job.NewID(7, uint64(n)), N: 1}, Spec: spec, User: "root", Grace: time.Second,
-		Deadline: worker.Now().Add(time.Minute), Env: []string{"A=b"},
+		Deadline: leaseclock.Now().Add(time.Minute), Env: []string{"A=b"},
 	}
 }
 
 // next returns the next event, except for reports of what a task waits for.
-func (r *rig) next() worker.DriverEvent {
+func (r *rig) next() driver.Event {
 	r.t.Helper()
-	return r.event(func(e worker.DriverEvent) bool { return e.Detail == "" })
+	return r.event(func(e driver.Event) bool { return e.Detail == "" })
 }
 
 // event returns the next matching event. It drops those before it.
-func (r *rig) event(is func(worker.DriverEvent) bool) worker.DriverEvent {
+func (r *rig) event(is func(driver.Event) bool) driver.Event {
 	r.t.Helper()
 	late := time.NewTimer(20 * time.Second)
 	defer late.Stop()
@@ -190,13 +191,13 @@ func (r *rig) event(is func(worker.DriverEvent) bool) worker.DriverEvent {
 			}
 		case <-late.C:
 			r.t.Fatal("no event within the time-out")
-			return worker.DriverEvent{}
+			return driver.Event{}
 		}
 	}
 }
 
 // begun waits until the inner driver is asked to start the attempt, and returns the task that it got.
-func (r *rig) begun(a job.Attempt) worker.Task {
+func (r *rig) begun(a job.Attempt) driver.Task {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
 	defer cancel()
@@ -209,11 +210,11 @@ func (r *rig) begun(a job.Attempt) worker.Task {
 		}
 	}
 	r.t.Fatal("the task was not started within the time-out")
-	return worker.Task{}
+	return driver.Task{}
 }
 
 // scratch makes the directory of a started task, like the inner driver would.
-func (r *rig) scratch(t worker.Task, files map[string]string) string {
+func (r *rig) scratch(t driver.Task, files map[string]string) string {
 	r.t.Helper()
 	dir := r.cfg.scratch(t.Attempt)
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
@@ -236,8 +237,8 @@ func (r *rig) scratch(t worker.Task, files map[string]string) string {
 	return dir
 }
 
-func exited(a job.Attempt) worker.DriverEvent {
-	return worker.DriverEvent{Attempt: a, Kind: worker.DriverExited, Exit: job.Exit{State: job.Failed, Code: 3, Started: true}}
+func exited(a job.Attempt) driver.Event {
+	return driver.Event{Attempt: a, Kind: driver.Exited, Exit: job.Exit{State: job.Failed, Code: 3, Started: true}}
 }
 
 func pack(t *testing.T, p Place, base bool, globs ...string) (string, error) {
@@ -309,9 +310,9 @@ func TestTaskWaitsForHolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-h.asked
-	e := r.event(func(e worker.DriverEvent) bool { return strings.Contains(e.Detail, "it does not answer") })
-	if e.Kind != worker.DriverStarting || e.Attempt != k.Attempt {
-		t.Errorf("%+v, want Kind %v and Attempt %v", e, worker.DriverStarting, k.Attempt)
+	e := r.event(func(e driver.Event) bool { return strings.Contains(e.Detail, "it does not answer") })
+	if e.Kind != driver.Starting || e.Attempt != k.Attempt {
+		t.Errorf("%+v, want Kind %v and Attempt %v", e, driver.Starting, k.Attempt)
 	}
 	close(h.there)
 	r.begun(k.Attempt)
@@ -350,8 +351,8 @@ func TestProgressIsReported(t *testing.T) {
 	}
 	tasks := slices.Collect(maps.Keys(waiting))
 	for len(waiting) > 0 {
-		e := r.event(func(e worker.DriverEvent) bool {
-			return e.Kind == worker.DriverStarting && strings.Contains(e.Detail, " of 0.5 MB from amy")
+		e := r.event(func(e driver.Event) bool {
+			return e.Kind == driver.Starting && strings.Contains(e.Detail, " of 0.5 MB from amy")
 		})
 		if strings.Contains(e.Detail, ": 0.2 of") || strings.Contains(e.Detail, ": 0.1 of") {
 			delete(waiting, e.Attempt)
@@ -366,17 +367,17 @@ func TestProgressIsReported(t *testing.T) {
 func TestTaskThatEndsDuringItsTransferIsNotStarted(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		spec  func(*rig, *worker.Task)
-		then  func(*rig, worker.Task)
+		spec  func(*rig, *driver.Task)
+		then  func(*rig, driver.Task)
 		state job.State
 		says  string
 	}{
-		{"cancelled", nil, func(r *rig, k worker.Task) { _ = r.d.Stop(k.Attempt, 0, "no more") }, job.Cancelled, "no more"},
-		{"lease", func(_ *rig, k *worker.Task) { k.Deadline = worker.Now().Add(50 * time.Millisecond) }, nil, job.NodeFail, "lease"},
-		{"nowhere", func(r *rig, _ *worker.Task) {
+		{"cancelled", nil, func(r *rig, k driver.Task) { _ = r.d.Stop(k.Attempt, 0, "no more") }, job.Cancelled, "no more"},
+		{"lease", func(_ *rig, k *driver.Task) { k.Deadline = leaseclock.Now().Add(50 * time.Millisecond) }, nil, job.NodeFail, "lease"},
+		{"nowhere", func(r *rig, _ *driver.Task) {
 			r.holder = holder{upload.NewStore(upload.Config{Dir: r.t.TempDir(), Most: 1}, slog.New(slog.DiscardHandler))}
 		}, nil, job.Failed, "not in the store"},
-		{"nobody", func(_ *rig, k *worker.Task) { k.User = "no-such-user-xyz" }, nil, job.Failed, "no-such-user-xyz"},
+		{"nobody", func(_ *rig, k *driver.Task) { k.User = "no-such-user-xyz" }, nil, job.Failed, "no-such-user-xyz"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t)
@@ -396,7 +397,7 @@ func TestTaskThatEndsDuringItsTransferIsNotStarted(t *testing.T) {
 				c.then(r, k)
 			}
 			e := r.next()
-			if e.Kind != worker.DriverFailed || e.Exit.State != c.state || !strings.Contains(e.Exit.Reason, c.says) || e.Exit.Started {
+			if e.Kind != driver.Failed || e.Exit.State != c.state || !strings.Contains(e.Exit.Reason, c.says) || e.Exit.Started {
 				t.Errorf("got %+v, want a failed task that never started, with the reason of the case", e)
 			}
 			if len(r.inner.started) != 0 {
@@ -422,7 +423,7 @@ func TestNextDaemonContinuesATransfer(t *testing.T) {
 	r.stop()
 	r.run()
 	found, err := r.d.Adopt(t.Context())
-	if err != nil || len(found) != 1 || found[0].Attempt != k.Attempt || found[0].Kind != worker.DriverStarting {
+	if err != nil || len(found) != 1 || found[0].Attempt != k.Attempt || found[0].Kind != driver.Starting {
 		t.Fatalf("adopted %+v, %v, want the attempt that starts", found, err)
 	}
 	close(h.there)
@@ -433,7 +434,7 @@ func TestNextDaemonContinuesATransfer(t *testing.T) {
 	// A third daemon keeps the task's files, though the task ended before that daemon started.
 	r.scratch(got, map[string]string{"out": "x"})
 	r.stop()
-	r.inner.found = []worker.DriverEvent{exited(k.Attempt)}
+	r.inner.found = []driver.Event{exited(k.Attempt)}
 	r.run()
 	if found, err = r.d.Adopt(t.Context()); err != nil || len(found) != 1 {
 		t.Fatalf("adopted %+v, %v, want no error and 1 of them", found, err)
@@ -568,8 +569,8 @@ func TestTreeIsBounded(t *testing.T) {
 			continue
 		}
 		e := r.next()
-		if e.Kind != worker.DriverFailed || e.Exit.Code != neverRan || !strings.Contains(e.Exit.Reason, "scratch quota of 64KiB") {
-			t.Errorf(`%d: %+v, want Kind %v, Exit.Code %v and Exit.Reason "scratch quota of 64KiB" in it`, n, e, worker.DriverFailed, neverRan)
+		if e.Kind != driver.Failed || e.Exit.Code != neverRan || !strings.Contains(e.Exit.Reason, "scratch quota of 64KiB") {
+			t.Errorf(`%d: %+v, want Kind %v, Exit.Code %v and Exit.Reason "scratch quota of 64KiB" in it`, n, e, driver.Failed, neverRan)
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
 	"github.com/musterhq/muster/worker/runner/protocol"
 	"github.com/musterhq/muster/worker/runner/scratch"
 	"github.com/musterhq/muster/worker/userfile"
@@ -64,9 +64,9 @@ func (k *keeper) turn(user string) (end func()) {
 // keep moves the files that the job's globs match out of the scratch directory, which is removed, to a directory that
 // is kept as long as the task's output. A move is a rename and costs nothing, whatever the size. If the task has a
 // working directory of its own, the files stay there.
-func (k *keeper) keep(t worker.Task, e worker.DriverEvent) {
+func (k *keeper) keep(t driver.Task, e driver.Event) {
 	a := t.Attempt
-	if len(t.Spec.Download) == 0 || e.Kind == worker.DriverFailed {
+	if len(t.Spec.Download) == 0 || e.Kind == driver.Failed {
 		return
 	}
 	if _, err := os.Lstat(k.cfg.about(a)); err == nil {

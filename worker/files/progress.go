@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/internal/upload"
-	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
 )
 
 const (
@@ -65,7 +65,7 @@ func (d *Driver) reportProgress(t *task) (stop func()) {
 			}
 			if text := doing(); text != last || n%reportAgain == 0 {
 				last = text
-				d.needs.Tell(worker.DriverEvent{Attempt: t.Attempt, Kind: worker.DriverStarting, Detail: text})
+				d.needs.Tell(driver.Event{Attempt: t.Attempt, Kind: driver.Starting, Detail: text})
 			}
 		}
 	})

@@ -9,17 +9,17 @@ import (
 	"os"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
 )
 
 // saved is the content of an attempt's record.
 type saved struct {
 	Boot string      `json:"boot"`
-	Task worker.Task `json:"task"`
+	Task driver.Task `json:"task"`
 }
 
 // save writes an attempt's record. It is not synced, because after a power cut the attempt is lost anyway.
-func (c Config) save(t worker.Task) error {
+func (c Config) save(t driver.Task) error {
 	if err := makeStaging(c); err != nil {
 		return err
 	}

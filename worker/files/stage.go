@@ -11,7 +11,8 @@ import (
 
 	"github.com/musterhq/muster/internal/upload"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
+	"github.com/musterhq/muster/worker/leaseclock"
 )
 
 const (
@@ -32,7 +33,7 @@ type stopped struct{ exit job.Exit }
 func (s stopped) Error() string { return s.exit.Reason }
 
 // begin stages the files in the background.
-func (d *Driver) begin(t worker.Task) {
+func (d *Driver) begin(t driver.Task) {
 	own := &task{Task: t, staging: true, end: make(chan struct{}), over: make(chan struct{})}
 	d.mu.Lock()
 	d.tasks[t.Attempt] = own
@@ -80,7 +81,7 @@ func (d *Driver) fail(a job.Attempt, err error) {
 	exit.Began = time.Now()
 	exit.Ended = exit.Began
 	d.forget(a)
-	d.needs.Tell(worker.DriverEvent{Attempt: a, Kind: worker.DriverFailed, Exit: exit})
+	d.needs.Tell(driver.Event{Attempt: a, Kind: driver.Failed, Exit: exit})
 }
 
 // expire ends the staging when the lease runs out. When the deadline is reached it is read again, because it may have
@@ -92,7 +93,7 @@ func (d *Driver) expire(t *task) (stop func()) {
 	left := func() time.Duration {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		return t.Deadline.Sub(worker.Now())
+		return t.Deadline.Sub(leaseclock.Now())
 	}
 	done := make(chan struct{})
 	timer := time.NewTimer(0)

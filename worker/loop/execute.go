@@ -10,6 +10,8 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
+	"github.com/musterhq/muster/worker/turn"
 )
 
 // executor carries out effects.
@@ -36,7 +38,7 @@ func (x *executor) carryOut(ctx context.Context, e worker.Effects) {
 }
 
 // search looks for ports.
-func (x *executor) search(ports []worker.PortSearch) {
+func (x *executor) search(ports []turn.PortSearch) {
 	for _, s := range ports {
 		found := worker.PortFound{Attempt: s.Attempt}
 		for _, port := range s.Try {
@@ -50,14 +52,14 @@ func (x *executor) search(ports []worker.PortSearch) {
 }
 
 // writeLog writes the lines to the log.
-func (x *executor) writeLog(ctx context.Context, lines []worker.Line) {
+func (x *executor) writeLog(ctx context.Context, lines []turn.Line) {
 	for _, s := range lines {
 		x.log.LogAttrs(ctx, s.Level, s.Msg, s.Attrs...) //nolint:sloglint // the core fixes the message
 	}
 }
 
 // admit asks the host's policy.
-func (x *executor) admit(asked []worker.Admission) {
+func (x *executor) admit(asked []turn.Admission) {
 	for _, a := range asked {
 		answer := worker.Admitted{Attempt: a.Attempt}
 		if x.parts.Admit != nil {
@@ -102,7 +104,7 @@ func (x *executor) callDriver(e worker.Effects) {
 	for _, t := range e.Start {
 		if err := x.parts.Driver.Start(t); err != nil {
 			x.log.Error("task cannot be started", "attempt", t.Attempt.String(), "error", err)
-			x.next = append(x.next, worker.DriverEvent{Attempt: t.Attempt, Kind: worker.DriverFailed, Exit: job.Exit{
+			x.next = append(x.next, driver.Event{Attempt: t.Attempt, Kind: driver.Failed, Exit: job.Exit{
 				State: job.NodeFail, Code: job.ExitMuster, Reason: contract.Clip(err.Error()),
 			}})
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
 )
 
 const amy = job.Peer("amy") // a scheduler
@@ -73,6 +74,6 @@ func start(id uint64, a job.Attempt, s contract.Session, need job.Resources) con
 }
 
 // exited is the event of a task that has succeeded.
-func exited(a job.Attempt) worker.DriverEvent {
-	return worker.DriverEvent{Attempt: a, Kind: worker.DriverExited, Exit: job.Exit{State: job.Succeeded}}
+func exited(a job.Attempt) driver.Event {
+	return driver.Event{Attempt: a, Kind: driver.Exited, Exit: job.Exit{State: job.Succeeded}}
 }

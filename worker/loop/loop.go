@@ -18,6 +18,8 @@ import (
 	"github.com/musterhq/muster/internal/inbox"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
+	"github.com/musterhq/muster/worker/leaseclock"
 )
 
 // ErrStopped says that the worker has ended. Later calls return it too.
@@ -126,7 +128,7 @@ func (l *Loop) Begin(ctx context.Context) error {
 }
 
 // neverBegun returns the attempts that started according to the ledger, and that the driver was never asked to start.
-func neverBegun(a worker.Adopter, records []contract.Record, found []worker.DriverEvent) (all []job.Attempt) {
+func neverBegun(a driver.Adopter, records []contract.Record, found []driver.Event) (all []job.Attempt) {
 	known := make(map[job.Attempt]bool, len(found))
 	for _, e := range found {
 		known[e.Attempt] = true
@@ -159,7 +161,7 @@ func (l *Loop) Turn(ctx context.Context, events ...worker.Event) {
 }
 
 // Wake returns when the next Turn is due without events; false if none is.
-func (l *Loop) Wake() (worker.BootTime, bool) { return l.core.Wake() }
+func (l *Loop) Wake() (leaseclock.BootTime, bool) { return l.core.Wake() }
 
 // arm sets the timer to the next turn that is due without events.
 func (l *Loop) arm(timer *time.Timer) {
@@ -171,9 +173,9 @@ func (l *Loop) arm(timer *time.Timer) {
 	timer.Reset(max(0, at.Sub(l.parts.Clocks().Boot)))
 }
 
-func (l *Loop) now() worker.Moment {
+func (l *Loop) now() leaseclock.Moment {
 	m := l.parts.Clocks()
-	if d := worker.Missed() - l.missed; d > 0 {
+	if d := leaseclock.Missed() - l.missed; d > 0 {
 		l.missed += d
 		l.log.Warn("this host was paused, or its wall clock was set forward: all leases end earlier by that time", "by", d.Round(time.Millisecond).String())
 	}
@@ -244,7 +246,7 @@ func (l *Loop) Deliver(from job.Peer, m contract.ToWorker) {
 }
 
 // Driven delivers an event of the driver.
-func (l *Loop) Driven(e worker.DriverEvent) { l.deliver(e) }
+func (l *Loop) Driven(e driver.Event) { l.deliver(e) }
 
 // Devices delivers the status of all GPUs; see DeviceStatus.
 func (l *Loop) Devices(s []gpu.Status, tasks map[int]bool) {

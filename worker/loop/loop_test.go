@@ -15,6 +15,8 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
+	"github.com/musterhq/muster/worker/leaseclock"
 	"github.com/musterhq/muster/worker/loop"
 )
 
@@ -91,7 +93,7 @@ func (s *site) called(what string) {
 	s.calls = append(s.calls, what)
 }
 
-func (s *site) Start(t worker.Task) error {
+func (s *site) Start(t driver.Task) error {
 	s.called("start " + t.Attempt.String())
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,7 +113,7 @@ func (s *site) Signal(a job.Attempt, _ int) error {
 	return nil
 }
 
-func (s *site) Extend(map[job.Attempt]worker.BootTime) error {
+func (s *site) Extend(map[job.Attempt]leaseclock.BootTime) error {
 	s.called("extend")
 	return nil
 }
@@ -123,7 +125,7 @@ func (s *site) Forget(a job.Attempt) error {
 
 func (s *site) NeverBegun(job.Attempt) bool { return false }
 
-func (s *site) Adopt(context.Context) ([]worker.DriverEvent, error) { return nil, s.refuse }
+func (s *site) Adopt(context.Context) ([]driver.Event, error) { return nil, s.refuse }
 
 func newSite(t *testing.T) *site {
 	t.Helper()
@@ -136,8 +138,8 @@ func newSite(t *testing.T) *site {
 			defer s.mu.Unlock()
 			return s.policy
 		},
-		Clocks: func() worker.Moment {
-			return worker.Moment{Boot: worker.BootTime(time.Hour + time.Since(s.began)), Wall: time.Now()}
+		Clocks: func() leaseclock.Moment {
+			return leaseclock.Moment{Boot: leaseclock.BootTime(time.Hour + time.Since(s.began)), Wall: time.Now()}
 		},
 	}, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -285,7 +287,7 @@ func TestLoopRunsATaskToItsEnd(t *testing.T) {
 		synctest.Wait()
 		s.loop.Deliver(amy, start(2, a, session, cpu))
 		synctest.Wait()
-		s.loop.Driven(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 9})
+		s.loop.Driven(driver.Event{Attempt: a, Kind: driver.Started, PID: 9})
 		s.loop.Deliver(amy, contract.Signal{Attempt: a, Group: group, Epoch: epoch(1), Number: 10})
 		synctest.Wait()
 		s.loop.Deliver(amy, contract.Cancel{Attempt: a, Group: group, Epoch: epoch(1)})
@@ -408,9 +410,9 @@ func TestLoopReportsWhyItCannotStart(t *testing.T) {
 // A caller with its own clock calls each turn itself, without Run.
 func TestLoopCanBeDrivenByTurns(t *testing.T) {
 	s := newSite(t)
-	now := worker.Moment{Boot: worker.BootTime(time.Hour), Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	now := leaseclock.Moment{Boot: leaseclock.BootTime(time.Hour), Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	l, err := loop.New(config(1), loop.Parts{
-		Ledger: s, Sender: s, Driver: s, Adopter: s, Clocks: func() worker.Moment { return now },
+		Ledger: s, Sender: s, Driver: s, Adopter: s, Clocks: func() leaseclock.Moment { return now },
 	}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -452,7 +454,7 @@ func TestLoopGoesOnWhileTheDiskHangs(t *testing.T) {
 		synctest.Wait()
 		s.loop.Deliver(amy, start(1, runs, session, cpu))
 		synctest.Wait()
-		s.loop.Driven(worker.DriverEvent{Attempt: runs, Kind: worker.DriverStarted, PID: 9})
+		s.loop.Driven(driver.Event{Attempt: runs, Kind: driver.Started, PID: 9})
 		synctest.Wait()
 		take[contract.Event](s)
 		thaw := make(chan struct{})

@@ -6,6 +6,9 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
+	"github.com/musterhq/muster/worker/leaseclock"
+	"github.com/musterhq/muster/worker/turn"
 )
 
 // Ledger keeps the state of a worker on disk.
@@ -32,8 +35,8 @@ type Sender interface {
 type Parts struct {
 	Ledger  Ledger
 	Sender  Sender
-	Driver  worker.Driver
-	Adopter worker.Adopter
+	Driver  driver.Driver
+	Adopter driver.Adopter
 	// Poll requests a DeviceStatus soon. It must not wait. May be nil.
 	Poll func()
 	// Drained is told whether the host drains and no task holds a GPU, whenever that changes. It must not wait. May be
@@ -50,9 +53,9 @@ type Parts struct {
 	Admit func(user string, spec job.Spec) error
 	// LookUp looks up whether users have an account, and passes each answer to TellLookedUp. It must not wait. May be nil
 	// without Config.LookUp.
-	LookUp func(users []worker.UserLookup)
+	LookUp func(users []turn.UserLookup)
 	// PortFree reports whether no program on this host listens on a port. Nil: all ports are free.
 	PortFree func(port int) bool
 	// Clocks is ReadClocks; tests use other clocks.
-	Clocks func() worker.Moment
+	Clocks func() leaseclock.Moment
 }

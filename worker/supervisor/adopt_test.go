@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
 	"github.com/musterhq/muster/worker/output"
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
@@ -63,10 +63,10 @@ func (r *rig) adoptedEnd() job.Exit {
 	if len(r.found) != 1 {
 		r.t.Fatalf("adopted %+v, want 1 of them", r.found)
 	}
-	if e := r.found[0]; e.Kind == worker.DriverExited {
+	if e := r.found[0]; e.Kind == driver.Exited {
 		return e.Exit
 	}
-	return r.expect(worker.DriverExited).Exit
+	return r.expect(driver.Exited).Exit
 }
 
 func TestRunningTaskIsAdopted(t *testing.T) {
@@ -80,7 +80,7 @@ func TestRunningTaskIsAdopted(t *testing.T) {
 		}
 		before := time.Now()
 		r := newRig(t, mode, dir, "1")
-		want := worker.DriverEvent{Attempt: r.attempt(1), Kind: worker.DriverStarted, PID: pid}
+		want := driver.Event{Attempt: r.attempt(1), Kind: driver.Started, PID: pid}
 		if len(r.found) == 1 {
 			if r.found[0].Isolation == "" {
 				t.Error("the isolation of the task is unknown after the adoption")
@@ -96,7 +96,7 @@ func TestRunningTaskIsAdopted(t *testing.T) {
 		if err := os.WriteFile(gate, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if e := r.expect(worker.DriverExited); e.Exit.Code != 9 || e.Attempt != r.attempt(1) {
+		if e := r.expect(driver.Exited); e.Exit.Code != 9 || e.Attempt != r.attempt(1) {
 			t.Errorf("%+v, want Exit.Code 9 and Attempt %v", e, r.attempt(1))
 		}
 		if out := r.output(r.attempt(1), output.Stdout); out != "before\nafter\n" {
@@ -194,7 +194,7 @@ func TestTimeLimitIsEnforcedWithoutADaemon(t *testing.T) {
 	k := r.shell(1, deaf)
 	k.TimeLimit, k.Grace = job.MinLease/100, job.MinLease/100
 	r.start(k)
-	r.expect(worker.DriverStarted)
+	r.expect(driver.Started)
 	r.stop()
 	await(t, "end on disk", func() bool {
 		_, err := protocol.Dir(dir).FindEnd(attemptIn(dir, 1))
@@ -226,10 +226,10 @@ func TestTasksEndWithTheirRunner(t *testing.T) {
 		r := newRig(t, mode, dir, "1")
 		at := filepath.Join(dir, "pid")
 		r.start(r.shell(0, fmt.Sprintf(hiding, at)))
-		main := r.expect(worker.DriverStarted).PID
+		main := r.expect(driver.Started).PID
 		hidden := writerOf(t, at)
 		killRunner(t, dir, 1)
-		e := r.expect(worker.DriverLost)
+		e := r.expect(driver.Lost)
 		if e.Attempt != r.attempt(0) || e.Exit.State != job.NodeFail {
 			t.Errorf("%+v, want Attempt %v and Exit.State %v", e, r.attempt(0), job.NodeFail)
 		}
@@ -276,9 +276,9 @@ func TestStartsSurviveTheDeathOfARunner(t *testing.T) {
 			killRunner(t, dir, 1)
 		}
 	}
-	ends := map[job.Attempt]worker.DriverKind{}
+	ends := map[job.Attempt]driver.Kind{}
 	for len(ends) < n {
-		if e := r.next(); e.Kind != worker.DriverStarted {
+		if e := r.next(); e.Kind != driver.Started {
 			if ends[e.Attempt] != "" {
 				t.Errorf("%s ended twice", e.Attempt)
 			}
@@ -296,7 +296,7 @@ func TestStartsSurviveTheDeathOfARunner(t *testing.T) {
 		}
 	}
 	for a, kind := range ends {
-		if kind == worker.DriverExited && ran[strconv.Itoa(a.Task)] == 0 {
+		if kind == driver.Exited && ran[strconv.Itoa(a.Task)] == 0 {
 			t.Errorf("%s is reported as exited but never ran", a)
 		}
 	}
@@ -321,7 +321,7 @@ func TestRunnerOfAnOldVersionEndsWithItsTasks(t *testing.T) {
 	if err := os.WriteFile(gate, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if e := r.expect(worker.DriverExited); e.Exit.Code != 6 || e.Attempt != r.attempt(1) {
+	if e := r.expect(driver.Exited); e.Exit.Code != 6 || e.Attempt != r.attempt(1) {
 		t.Errorf("%+v, want Exit.Code 6 and Attempt %v", e, r.attempt(1))
 	}
 	await(t, "old runner to end", func() bool {
@@ -337,7 +337,7 @@ func TestRunnerEndsWithItsDaemon(t *testing.T) {
 	gate := filepath.Join(dir, "gate")
 	r := newRig(t, stayingMode, dir, "1")
 	r.start(r.shell(0, fmt.Sprintf("while [ ! -e %s ]; do sleep 0.01; done", gate)))
-	pid := r.expect(worker.DriverStarted).PID
+	pid := r.expect(driver.Started).PID
 	r.stop()
 	r = newRig(t, stayingMode, dir, "1")
 	if len(r.found) != 1 || r.found[0].PID != pid {
@@ -346,7 +346,7 @@ func TestRunnerEndsWithItsDaemon(t *testing.T) {
 	if err := os.WriteFile(gate, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r.expect(worker.DriverExited)
+	r.expect(driver.Exited)
 	r.stop()
 	await(t, "the runner to end", func() bool {
 		all, err := protocol.Dir(dir).Generations()

@@ -13,7 +13,7 @@ import (
 
 	"github.com/musterhq/muster/internal/testkit/exetest"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
 	"github.com/musterhq/muster/worker/output"
 )
 
@@ -81,7 +81,7 @@ func TestProgramsOfUsersRunLikeAllOthers(t *testing.T) {
 	k := r.task(50, at("roots"))
 	k.User = "nobody"
 	r.start(k)
-	if e := r.expect(worker.DriverFailed).Exit; e.Code != 126 || !strings.HasPrefix(e.Reason, "permission denied: user nobody may not execute "+at("roots")) {
+	if e := r.expect(driver.Failed).Exit; e.Code != 126 || !strings.HasPrefix(e.Reason, "permission denied: user nobody may not execute "+at("roots")) {
 		t.Errorf("%+v, want Code 126 and Reason prefix %v", e, "permission denied: user nobody may not execute "+at("roots"))
 	}
 }
@@ -101,17 +101,17 @@ func TestProgramThatHangsDelaysOnlyItsTask(t *testing.T) {
 	started, ended := false, 0
 	for !started || ended < 8 {
 		switch e := r.next(); {
-		case e.Attempt == hung.Attempt && e.Kind == worker.DriverStarted:
+		case e.Attempt == hung.Attempt && e.Kind == driver.Started:
 			started = true
-		case e.Kind == worker.DriverExited && e.Attempt != hung.Attempt && e.Exit.State == job.Succeeded:
+		case e.Kind == driver.Exited && e.Attempt != hung.Attempt && e.Exit.State == job.Succeeded:
 			ended++
-		case e.Kind == worker.DriverStarting: // on a slow machine any start may be slow, and reports it
-		case e.Kind != worker.DriverStarted:
-			t.Fatalf("event %+v, want Kind %v", e, worker.DriverStarted)
+		case e.Kind == driver.Starting: // on a slow machine any start may be slow, and reports it
+		case e.Kind != driver.Started:
+			t.Fatalf("event %+v, want Kind %v", e, driver.Started)
 		}
 	}
 	abort() // a process that waits for an answer of FUSE cannot be killed
-	if e := r.expect(worker.DriverExited).Exit; e.Code != 126 || !strings.HasPrefix(e.Tail, "muster: cannot execute "+program) {
+	if e := r.expect(driver.Exited).Exit; e.Code != 126 || !strings.HasPrefix(e.Tail, "muster: cannot execute "+program) {
 		t.Errorf("%+v, want Code 126 and Tail prefix %v", e, "muster: cannot execute "+program)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/internal/testkit/needtest"
-	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
@@ -90,7 +90,7 @@ func BenchmarkTasks(b *testing.B) {
 			}
 			r := newRig(b, mode, dir, "1")
 			r.start(r.task(0, "/bin/true"))
-			for r.next().Kind != worker.DriverExited { // so that the runner runs
+			for r.next().Kind != driver.Exited { // so that the runner runs
 			}
 			begun := cpuTree(b, dir)
 			slots := make(chan struct{}, inFlight)
@@ -100,7 +100,7 @@ func BenchmarkTasks(b *testing.B) {
 				for range b.N {
 					for {
 						e := <-r.events
-						if e.Kind == worker.DriverExited {
+						if e.Kind == driver.Exited {
 							_ = r.d.Forget(e.Attempt)
 							<-slots
 							break

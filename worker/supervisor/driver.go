@@ -19,7 +19,8 @@ import (
 
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
+	"github.com/musterhq/muster/worker/leaseclock"
 	"github.com/musterhq/muster/worker/output"
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
@@ -99,7 +100,7 @@ func (c Config) Validate() error {
 type Driver struct {
 	cfg      Config
 	dir      protocol.Dir
-	tell     func(worker.DriverEvent)
+	tell     func(driver.Event)
 	log      *slog.Logger
 	inbox    inbox
 	do       chan func()
@@ -112,7 +113,7 @@ type Driver struct {
 
 // New makes a driver that passes events to tell, in a goroutine of its own. Tell may block, but not after Run's
 // context has ended. No event is passed before Adopt has answered.
-func New(cfg Config, tell func(worker.DriverEvent), log *slog.Logger) (*Driver, error) {
+func New(cfg Config, tell func(driver.Event), log *slog.Logger) (*Driver, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -125,12 +126,12 @@ func New(cfg Config, tell func(worker.DriverEvent), log *slog.Logger) (*Driver, 
 }
 
 // Start starts a task; see worker.Driver.
-func (d *Driver) Start(t worker.Task) error {
+func (d *Driver) Start(t driver.Task) error {
 	granted := d.cfg.Limits.grant(t)
 	s := protocol.Start{
 		Attempt: t.Attempt.String(), Command: t.Spec.Argv(), Script: t.Spec.Script, Workdir: t.Spec.Workdir, SubmitDir: t.Spec.SubmitDir,
 		User: t.User, Env: withVariables(environmentOf(t, d.cfg.Libraries), granted.Env), Hostfile: t.Hostfile, Files: t.Files, Keeps: len(t.Spec.Download) > 0,
-		Hold: t.Hold, Lead: worker.FenceLead,
+		Hold: t.Hold, Lead: driver.FenceLead,
 		Limit: t.TimeLimit, Grace: t.Grace, Warn: t.Warning.Signal, WarnBefore: t.Warning.Before, Limits: d.cfg.Limits.of(t, granted),
 		OutputLimit: d.cfg.OutputLimit, Shared: granted.Shared,
 	}
@@ -152,7 +153,7 @@ func (d *Driver) Start(t worker.Task) error {
 	e := &entry{attempt: t.Attempt, role: role(s.Container != nil), user: t.User}
 	e.plain = s.Container == nil && s.Script == "" && s.Files == "" && !s.Keeps && s.Input == nil && s.SubmitDir == "" && t.Spec.Nodes <= 1
 	if !t.Hold {
-		if t.Deadline <= worker.Now() {
+		if t.Deadline <= leaseclock.Now() {
 			return fmt.Errorf("supervisor: start %s: its lease has run out", t.Attempt)
 		}
 		e.deadline = t.Deadline
@@ -190,7 +191,7 @@ func (d *Driver) inputOf(s job.Spec) *protocol.Input {
 }
 
 // of returns the limits of one task with what the driver of the GPUs gives it.
-func (b Limits) of(t worker.Task, granted gpu.Grant) protocol.Limits {
+func (b Limits) of(t driver.Task, granted gpu.Grant) protocol.Limits {
 	l := protocol.Limits{CPUs: t.Spec.Resources.CPUs, Quota: b.CPUQuota, Memory: t.Spec.Resources.Memory, PIDs: b.PIDs, Scratch: b.Scratch}
 	if b.UserScratch != nil {
 		l.UserScratch = b.UserScratch(t.User)
@@ -205,7 +206,7 @@ func (b Limits) of(t worker.Task, granted gpu.Grant) protocol.Limits {
 }
 
 // grant returns what the driver of the GPUs gives to a task.
-func (b Limits) grant(t worker.Task) gpu.Grant {
+func (b Limits) grant(t driver.Task) gpu.Grant {
 	if b.Grant == nil {
 		return gpu.Grant{}
 	}
@@ -241,7 +242,7 @@ func (d *Driver) Signal(a job.Attempt, number int) error {
 }
 
 // Extend moves deadlines; see worker.Driver.
-func (d *Driver) Extend(deadlines map[job.Attempt]worker.BootTime) error {
+func (d *Driver) Extend(deadlines map[job.Attempt]leaseclock.BootTime) error {
 	own := maps.Clone(deadlines) // the caller may change its map
 	return d.inbox.put(func(s *state) { s.extend(own) })
 }
@@ -253,7 +254,7 @@ func (d *Driver) Forget(a job.Attempt) error {
 
 // Adopt returns the attempts that an earlier daemon left; see worker.Adopter. It waits until Run has reached every
 // living runner and has cleaned up after every dead one.
-func (d *Driver) Adopt(ctx context.Context) ([]worker.DriverEvent, error) {
+func (d *Driver) Adopt(ctx context.Context) ([]driver.Event, error) {
 	answer := make(chan adopted, 1)
 	if err := d.inbox.put(func(s *state) { s.adopters = append(s.adopters, answer) }); err != nil {
 		return nil, err
@@ -310,7 +311,7 @@ func (d *Driver) Ping(ctx context.Context) error {
 }
 
 type adopted struct {
-	events []worker.DriverEvent
+	events []driver.Event
 	err    error
 }
 

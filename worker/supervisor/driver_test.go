@@ -16,7 +16,7 @@ import (
 
 	"github.com/musterhq/muster/internal/testkit/exetest"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
 	"github.com/musterhq/muster/worker/output"
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
@@ -69,7 +69,7 @@ func TestTaskThatCannotStartFails(t *testing.T) {
 	elsewhere := r.task(4, "true")
 	elsewhere.Spec.Workdir = "/no/such/dir"
 	for i, tt := range []struct {
-		task   worker.Task
+		task   driver.Task
 		code   int
 		reason string
 	}{
@@ -81,7 +81,7 @@ func TestTaskThatCannotStartFails(t *testing.T) {
 		{r.task(5, broken), 126, "cannot execute " + broken + ": its interpreter or loader does not exist"},
 	} {
 		r.start(tt.task)
-		got := r.expect(worker.DriverFailed).Exit
+		got := r.expect(driver.Failed).Exit
 		if got.State != job.Failed || got.Code != tt.code || got.Reason != tt.reason || got.Started {
 			t.Errorf("%d: %+v, want %d %q", i, got, tt.code, tt.reason)
 		}
@@ -180,7 +180,7 @@ func TestRunnerRunsAHundredTasks(t *testing.T) {
 			r.start(r.task(i, "/bin/sh", "-c", fmt.Sprintf("exec <%s; echo ready; read x; exit %d", gate, i%3)))
 		}
 		for range n {
-			r.expect(worker.DriverStarted)
+			r.expect(driver.Started)
 		}
 		for i := range n {
 			await(t, "task to be ready", func() bool { return r.output(r.attempt(i), output.Stdout) == "ready\n" })
@@ -194,7 +194,7 @@ func TestRunnerRunsAHundredTasks(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range n {
-			e := r.expect(worker.DriverExited)
+			e := r.expect(driver.Exited)
 			if want := e.Attempt.Task % 3; e.Exit.Code != want {
 				t.Errorf("task %d: %+v, want Code %v", e.Attempt.Task, e.Exit, want)
 			}
@@ -281,8 +281,8 @@ func TestHasIsTrueWhileTheTaskRuns(t *testing.T) {
 	default:
 		t.Error("a start did not close next")
 	}
-	r.expect(worker.DriverStarted)
-	r.expect(worker.DriverExited)
+	r.expect(driver.Started)
+	r.expect(driver.Exited)
 	if has, _ := r.d.Has(k.Attempt); has {
 		t.Error("Has is true after the end")
 	}
@@ -293,7 +293,7 @@ func TestFollowEndsWithContext(t *testing.T) {
 	r := newRig(t, "groups", testDir(t), "1")
 	k := r.task(0, "sleep", "1000")
 	r.start(k)
-	r.expect(worker.DriverStarted)
+	r.expect(driver.Started)
 	ctx, cancel := context.WithCancel(t.Context())
 	follow, err := r.d.Follow(ctx, k.Attempt, output.Stderr, 0, true)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
@@ -25,7 +25,7 @@ func TestEndAllEndsAllTasks(t *testing.T) {
 				var pids []int
 				for n, script := range []string{`sleep 1000`, `trap "" TERM; while :; do sleep 1; done`, `(setsid sleep 1000 &); sleep 1000`} {
 					r.start(r.shell(n+1, script))
-					pids = append(pids, r.expect(worker.DriverStarted).PID)
+					pids = append(pids, r.expect(driver.Started).PID)
 				}
 				r.stop()
 				for _, pid := range pids {
@@ -61,7 +61,7 @@ func TestEndAllOfACopyLeavesTheOriginalAlone(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "groups", testDir(t), "1")
 	r.start(r.task(1, "sleep", "1000"))
-	pid := r.expect(worker.DriverStarted).PID
+	pid := r.expect(driver.Started).PID
 	to := t.TempDir()
 	names, err := filepath.Glob(filepath.Join(r.dir, "runner-*"))
 	if err != nil {

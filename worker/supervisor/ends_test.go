@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
+	"github.com/musterhq/muster/worker/leaseclock"
 	"github.com/musterhq/muster/worker/output"
 )
 
@@ -32,25 +33,25 @@ func TestStoppedTaskEnds(t *testing.T) {
 		r := newRig(t, mode, testDir(t), "1")
 		polite := r.shell(0, "trap 'exit 3' TERM; echo ready; while :; do sleep 0.01; done")
 		r.start(polite)
-		r.expect(worker.DriverStarted)
+		r.expect(driver.Started)
 		r.ready(polite.Attempt)
 		if err := r.d.Stop(polite.Attempt, time.Minute, "not wanted"); err != nil {
 			t.Fatal(err)
 		}
-		if e := r.expect(worker.DriverExited).Exit; e.State != job.Cancelled || e.Code != 3 || e.Reason != "not wanted" {
+		if e := r.expect(driver.Exited).Exit; e.State != job.Cancelled || e.Code != 3 || e.Reason != "not wanted" {
 			t.Errorf(`%+v, want State %v, Code 3 and Reason "not wanted"`, e, job.Cancelled)
 		}
 
 		stubborn := r.shell(1, deaf)
 		r.start(stubborn)
-		pid := r.expect(worker.DriverStarted).PID
+		pid := r.expect(driver.Started).PID
 		r.ready(stubborn.Attempt)
 		const grace = 300 * time.Millisecond
 		begun := time.Now()
 		if err := r.d.Stop(stubborn.Attempt, grace, "not wanted"); err != nil {
 			t.Fatal(err)
 		}
-		e := r.expect(worker.DriverExited).Exit
+		e := r.expect(driver.Exited).Exit
 		if took := time.Since(begun); took < grace || took > grace+3*time.Second {
 			t.Errorf("ended after %s, want %s", took, grace)
 		}
@@ -87,23 +88,23 @@ func TestTaskEndsWithItsLease(t *testing.T) {
 		r := newRig(t, mode, testDir(t), "1")
 		k := r.shell(0, deaf)
 		k.Hold = false
-		k.Deadline = worker.Now().Add(time.Second)
+		k.Deadline = leaseclock.Now().Add(time.Second)
 		r.start(k)
 		extended := k.Deadline.Add(700 * time.Millisecond)
-		if err := r.d.Extend(map[job.Attempt]worker.BootTime{k.Attempt: extended}); err != nil { // right after the start, because it must arrive before the first deadline
+		if err := r.d.Extend(map[job.Attempt]leaseclock.BootTime{k.Attempt: extended}); err != nil { // right after the start, because it must arrive before the first deadline
 			t.Fatal(err)
 		}
-		r.expect(worker.DriverStarted)
-		e := r.expect(worker.DriverExited).Exit
+		r.expect(driver.Started)
+		e := r.expect(driver.Exited).Exit
 		if e.State != job.NodeFail || e.Reason != "lease ran out" || e.Signal != int(unix.SIGKILL) {
 			t.Errorf(`%+v, want State %v, Reason "lease ran out" and Signal %v`, e, job.NodeFail, int(unix.SIGKILL))
 		}
-		if late := worker.Now().Sub(extended); late < 0 || late > 2*time.Second {
+		if late := leaseclock.Now().Sub(extended); late < 0 || late > 2*time.Second {
 			t.Errorf("ended %s after the deadline, want at least 0 and at most %v", late, 2*time.Second)
 		}
 
 		late := r.task(1, "true")
-		late.Hold, late.Deadline = false, worker.Now()
+		late.Hold, late.Deadline = false, leaseclock.Now()
 		if err := r.d.Start(late); err == nil {
 			t.Error("a task was started after its deadline")
 		}
@@ -139,12 +140,12 @@ func TestProcessesLeftByATaskAreKilled(t *testing.T) {
 				}
 				k := r.shell(1, leave+"; sleep 1000")
 				r.start(k)
-				r.expect(worker.DriverStarted)
+				r.expect(driver.Started)
 				pid := writerOf(t, at)
 				if err := r.d.Stop(k.Attempt, 100*time.Millisecond, "enough"); err != nil {
 					t.Fatal(err)
 				}
-				if e := r.expect(worker.DriverExited).Exit; e.State != job.Cancelled {
+				if e := r.expect(driver.Exited).Exit; e.State != job.Cancelled {
 					t.Errorf("%+v, want State %v", e, job.Cancelled)
 				}
 				if alive(pid) {
@@ -165,12 +166,12 @@ func TestSignalReachesAllProcesses(t *testing.T) {
 			setsid sh -c '%s' & c=$!
 			wait $c; wait $c; exit 4`, got, inner))
 		r.start(k)
-		r.expect(worker.DriverStarted)
+		r.expect(driver.Started)
 		r.ready(k.Attempt)
 		if err := r.d.Signal(k.Attempt, int(unix.SIGUSR1)); err != nil {
 			t.Fatal(err)
 		}
-		if e := r.expect(worker.DriverExited).Exit; e.Code != 4 && e.Code != 0 {
+		if e := r.expect(driver.Exited).Exit; e.Code != 4 && e.Code != 0 {
 			t.Errorf("got %+v, want code 4 or 0", e)
 		}
 		b, err := os.ReadFile(got)
@@ -185,14 +186,14 @@ func TestStopEndsAStoppedProcess(t *testing.T) {
 	r := newRig(t, "groups", testDir(t), "1")
 	k := r.task(0, "sleep", "1000")
 	r.start(k)
-	r.expect(worker.DriverStarted)
+	r.expect(driver.Started)
 	if err := r.d.Signal(k.Attempt, int(unix.SIGSTOP)); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.d.Stop(k.Attempt, time.Minute, "enough"); err != nil {
 		t.Fatal(err)
 	}
-	if e := r.expect(worker.DriverExited).Exit; e.Signal != int(unix.SIGTERM) {
+	if e := r.expect(driver.Exited).Exit; e.Signal != int(unix.SIGTERM) {
 		t.Errorf("%+v, want Signal %v", e, int(unix.SIGTERM))
 	}
 }
@@ -207,10 +208,10 @@ func TestStopBeforeTheProcessStarts(t *testing.T) {
 			t.Fatal(err)
 		}
 		e := r.next()
-		if e.Kind == worker.DriverStarted {
+		if e.Kind == driver.Started {
 			e = r.next()
 		}
-		if e.Exit.State != job.Cancelled || (e.Kind == worker.DriverExited) != e.Exit.Started {
+		if e.Exit.State != job.Cancelled || (e.Kind == driver.Exited) != e.Exit.Started {
 			t.Errorf("got %+v, want CANCELLED, and an exit only of a started task", e)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
@@ -21,7 +21,7 @@ func TestExecOnAStoppedRunnerCanBeCancelled(t *testing.T) {
 	r := newRig(t, "groups", testDir(t), "1")
 	k := r.task(0, "sleep", "1000")
 	r.start(k)
-	r.expect(worker.DriverStarted)
+	r.expect(driver.Started)
 	stoppedRunner(t, r)
 	soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -38,7 +38,7 @@ func TestCommandRunsInATask(t *testing.T) {
 		long := fmt.Sprintf("1000.%d", time.Now().UnixNano()) // no other process of the host has it
 		k := r.task(0, "sleep", long)
 		r.start(k)
-		r.expect(worker.DriverStarted)
+		r.expect(driver.Started)
 		run := func(script string) (string, int) {
 			s, err := r.d.Exec(t.Context(), k.Attempt, protocol.Command{Command: []string{"sh", "-c", script}}, os.Geteuid())
 			if err != nil {
@@ -70,7 +70,7 @@ func TestCommandRunsInATask(t *testing.T) {
 		if err := r.d.Stop(k.Attempt, 0, "enough"); err != nil {
 			t.Fatal(err)
 		}
-		r.expect(worker.DriverExited)
+		r.expect(driver.Exited)
 		if alive(hidden) {
 			t.Error("a process that the command left is alive after the end of the task")
 		}

@@ -15,7 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
+	"github.com/musterhq/muster/worker/leaseclock"
 	"github.com/musterhq/muster/worker/runner/proc"
 )
 
@@ -66,31 +67,31 @@ func TestGuardEndsTasksOfAStoppedRunner(t *testing.T) {
 				}
 				r := newRigOf(t, cfg, mode)
 				const over, renewed = 1, 2
-				deadline := worker.Now().Add(3 * time.Second)
+				deadline := leaseclock.Now().Add(3 * time.Second)
 				for n := range 3 {
 					k := r.shell(n, "sleep "+nap(r, n)+" & wait")
 					if n != 0 {
 						k.Hold, k.Deadline = false, deadline
 					}
 					r.start(k)
-					r.expect(worker.DriverStarted)
+					r.expect(driver.Started)
 				}
 				child := map[int]int{}
 				for n := range 3 {
 					child[n] = sleeper(t, nap(r, n))
 				}
 				pid := stoppedRunner(t, r)
-				if err := r.d.Extend(map[job.Attempt]worker.BootTime{r.attempt(renewed): deadline.Add(time.Hour)}); err != nil {
+				if err := r.d.Extend(map[job.Attempt]leaseclock.BootTime{r.attempt(renewed): deadline.Add(time.Hour)}); err != nil {
 					t.Fatal(err)
 				}
 				await(t, "end of the task whose lease is over", func() bool { return proc.StartTicks(child[over]) == 0 || proc.Ended(child[over]) })
-				if now := worker.Now(); now < deadline {
+				if now := leaseclock.Now(); now < deadline {
 					t.Errorf("ended %s before its deadline", deadline.Sub(now))
 				}
 				if err := unix.Kill(pid, unix.SIGCONT); err != nil {
 					t.Fatal(err)
 				}
-				e := r.expect(worker.DriverExited)
+				e := r.expect(driver.Exited)
 				if e.Attempt != r.attempt(over) || e.Exit.State != job.NodeFail || e.Exit.Reason != "lease ran out while the runner stood still" {
 					t.Errorf(`%+v, want Attempt %v, Exit.State %v and Exit.Reason "lease ran out while the runner stood still"`, e, r.attempt(over), job.NodeFail)
 				}
@@ -101,7 +102,7 @@ func TestGuardEndsTasksOfAStoppedRunner(t *testing.T) {
 					if err := r.d.Stop(r.attempt(n), 0, "enough"); err != nil {
 						t.Fatal(err)
 					}
-					if e := r.expect(worker.DriverExited); e.Exit.State != job.Cancelled {
+					if e := r.expect(driver.Exited); e.Exit.State != job.Cancelled {
 						t.Errorf("task %d: %+v, want Exit.State %v", n, e, job.Cancelled)
 					}
 				}
@@ -125,9 +126,9 @@ func TestGuardEndsProcessesLeftByTheMainProcess(t *testing.T) {
 					}
 					r := newRigOf(t, cfg, mode)
 					k := r.shell(0, "sh -c 'trap \"\" TERM; exec sleep "+nap(r, 0)+"' & while [ ! -e go ]; do sleep 0.01; done")
-					k.Hold, k.Deadline = false, worker.Now().Add(5*time.Second)
+					k.Hold, k.Deadline = false, leaseclock.Now().Add(5*time.Second)
 					r.start(k)
-					main := r.expect(worker.DriverStarted).PID
+					main := r.expect(driver.Started).PID
 					child := sleeper(t, nap(r, 0))
 					if seen { // before the deadline the shell gets TERM, and its child has the rest of the lease
 						await(t, "end of the shell", func() bool { return proc.StartTicks(main) == 0 })
@@ -139,14 +140,14 @@ func TestGuardEndsProcessesLeftByTheMainProcess(t *testing.T) {
 						}
 						await(t, "end of the shell", func() bool { return proc.Ended(main) })
 					}
-					if proc.Ended(child) || worker.Now() >= k.Deadline {
+					if proc.Ended(child) || leaseclock.Now() >= k.Deadline {
 						t.Fatal("the task did not end before its lease")
 					}
 					await(t, "end of the child", func() bool { return proc.Ended(child) })
 					if err := unix.Kill(pid, unix.SIGCONT); err != nil {
 						t.Fatal(err)
 					}
-					r.expect(worker.DriverExited)
+					r.expect(driver.Exited)
 				})
 			}
 		}
@@ -166,10 +167,10 @@ func TestGuardWorksWithoutTheFilesOfItsRunner(t *testing.T) {
 		for n := range 2 {
 			k := r.shell(n, "sleep "+nap(r, n)+" & wait")
 			if n == leased {
-				k.Hold, k.Deadline = false, worker.Now().Add(5*time.Second)
+				k.Hold, k.Deadline = false, leaseclock.Now().Add(5*time.Second)
 			}
 			r.start(k)
-			r.expect(worker.DriverStarted)
+			r.expect(driver.Started)
 			child[n] = sleeper(t, nap(r, n))
 		}
 		info, err := r.d.dir.ReadInfo(1)
@@ -236,17 +237,17 @@ func TestRunnerSaysWhetherItFences(t *testing.T) {
 			if want := who == guarded && (info.PIDNamespace || info.Cgroup != ""); fences != want || info.Fences != want {
 				t.Errorf("%s: fences: %v, with %q, want it exactly with a guard and isolation", who, fences, info.Isolation)
 			}
-			start := func(n int, fenced, hold bool) worker.DriverEvent {
+			start := func(n int, fenced, hold bool) driver.Event {
 				r.d.fences.Store(fenced)
 				k := r.shell(n, "true")
 				if !hold {
-					k.Hold, k.Deadline = false, worker.Now().Add(time.Hour)
+					k.Hold, k.Deadline = false, leaseclock.Now().Add(time.Hour)
 				}
 				r.start(k)
-				if e := r.next(); e.Kind != worker.DriverStarted {
+				if e := r.next(); e.Kind != driver.Started {
 					return e
 				}
-				return r.expect(worker.DriverExited)
+				return r.expect(driver.Exited)
 			}
 			if e := start(1, true, false); (e.Exit.State == job.Succeeded) != fences || !fences && !e.Exit.FailedStart() {
 				t.Errorf("%s: a fenced task: %+v, want it to run exactly if the runner fences", who, e)
@@ -272,7 +273,7 @@ func TestGuardEndsTasksOfADeadDaemonAndRunner(t *testing.T) {
 		r := newRigOf(t, cfg, mode)
 		k := r.shell(0, "trap '' TERM HUP; sleep "+nap(r, 0)+" & wait")
 		r.start(k)
-		r.expect(worker.DriverStarted)
+		r.expect(driver.Started)
 		child := sleeper(t, nap(r, 0))
 		info, err := r.d.dir.ReadInfo(1)
 		if err != nil {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
 	"github.com/musterhq/muster/worker/output"
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
@@ -38,13 +38,13 @@ func TestChildOfAShellHasTheGrace(t *testing.T) {
 				r := newRig(t, mode, testDir(t), "1")
 				k := r.shell(1, fmt.Sprintf(script, saves))
 				r.start(k)
-				r.expect(worker.DriverStarted)
+				r.expect(driver.Started)
 				r.awaitOutput(k.Attempt, "up\n")
 				before := time.Now()
 				if err := r.d.Stop(k.Attempt, time.Minute, "enough"); err != nil {
 					t.Fatal(err)
 				}
-				e := r.expect(worker.DriverExited).Exit
+				e := r.expect(driver.Exited).Exit
 				if took := time.Since(before); e.State != job.Cancelled || e.Signal != int(unix.SIGTERM) || e.Code != 143 || took > patience || e.Ended.Sub(before) < 300*time.Millisecond {
 					t.Errorf("after %s: %+v, want CANCELLED by TERM after the program has saved its work", took, e)
 				}
@@ -65,13 +65,13 @@ func TestProcessIsKilledAfterTheGrace(t *testing.T) {
 		k := r.shell(1, fmt.Sprintf(hiding, at))
 		k.TimeLimit, k.Grace = time.Second, time.Second
 		r.start(k)
-		main := r.expect(worker.DriverStarted).PID
+		main := r.expect(driver.Started).PID
 		hidden := writerOf(t, at)
 		await(t, "end of the shell", func() bool { return !alive(main) })
 		if !alive(hidden) {
 			t.Error("a process of the task was killed during the grace")
 		}
-		e := r.expect(worker.DriverExited).Exit
+		e := r.expect(driver.Exited).Exit
 		if took := e.Ended.Sub(e.Began); e.State != job.Timeout || e.Signal != int(unix.SIGTERM) || took < 2*time.Second {
 			t.Errorf("after %s: %+v, want State %v, Signal %v and at least %v", took, e, job.Timeout, int(unix.SIGTERM), 2*time.Second)
 		}
@@ -88,7 +88,7 @@ func TestEndOfATaskDoesNotWaitForCommands(t *testing.T) {
 		r := newRig(t, mode, testDir(t), "1")
 		k := r.shell(1, fmt.Sprintf("sh -c '%s'", saves))
 		r.start(k)
-		r.expect(worker.DriverStarted)
+		r.expect(driver.Started)
 		r.awaitOutput(k.Attempt, "up\n")
 		at := filepath.Join(r.dir, "pid")
 		s, err := r.d.Exec(t.Context(), k.Attempt, protocol.Command{Command: []string{"sh", "-c", fmt.Sprintf(`trap "" TERM; echo $$ >%s; while :; do sleep 1; done`, at)}}, 0)
@@ -101,7 +101,7 @@ func TestEndOfATaskDoesNotWaitForCommands(t *testing.T) {
 		if err := r.d.Stop(k.Attempt, time.Hour, "enough"); err != nil {
 			t.Fatal(err)
 		}
-		if e := r.expect(worker.DriverExited).Exit; e.Signal != int(unix.SIGTERM) || e.Ended.Sub(before) < 300*time.Millisecond {
+		if e := r.expect(driver.Exited).Exit; e.Signal != int(unix.SIGTERM) || e.Ended.Sub(before) < 300*time.Millisecond {
 			t.Errorf("%+v, want Signal %v and Ended.Sub(before) at least %v", e, int(unix.SIGTERM), 300*time.Millisecond)
 		}
 		if out := r.output(k.Attempt, output.Stdout); out != "up\nsaved\n" {

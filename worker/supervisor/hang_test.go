@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
@@ -44,8 +44,8 @@ func hungDir(t *testing.T) (dir string, answer func()) {
 }
 
 // hangs returns tasks that hang at their start, each at another step.
-func hangs(r *rig, dir string) []worker.Task {
-	all := make([]worker.Task, 4)
+func hangs(r *rig, dir string) []driver.Task {
+	all := make([]driver.Task, 4)
 	for i := range all {
 		all[i] = r.task(i+1, "true")
 	}
@@ -83,7 +83,7 @@ func TestHungStartsDoNotDelayOthers(t *testing.T) {
 		r.start(healthy)
 		ended, cancelled := false, false
 		reasons := map[string]int{}
-		fail := func(e worker.DriverEvent) {
+		fail := func(e driver.Event) {
 			what, _, timely := strings.Cut(e.Exit.Reason, " did not answer within "+answerIn.String())
 			if !timely || e.Exit.State != job.NodeFail || e.Exit.Started || e.Exit.Code != 126 {
 				t.Errorf("got %+v, want NODE_FAIL with code 126 in time", e)
@@ -92,20 +92,20 @@ func TestHungStartsDoNotDelayOthers(t *testing.T) {
 		}
 		for !ended || len(waiting) > 0 {
 			switch e := r.next(); {
-			case e.Attempt == healthy.Attempt && e.Kind == worker.DriverExited && e.Exit.State == job.Succeeded:
+			case e.Attempt == healthy.Attempt && e.Kind == driver.Exited && e.Exit.State == job.Succeeded:
 				ended = true
 				hang(8)
-			case e.Attempt == healthy.Attempt && (e.Kind == worker.DriverStarted || e.Kind == worker.DriverStarting):
-			case e.Kind == worker.DriverStarting && strings.Contains(e.Detail, "which does not answer"):
+			case e.Attempt == healthy.Attempt && (e.Kind == driver.Started || e.Kind == driver.Starting):
+			case e.Kind == driver.Starting && strings.Contains(e.Detail, "which does not answer"):
 				delete(waiting, e.Attempt)
 				if e.Attempt == r.attempt(1) { // a cancelled attempt ends at once
 					if err := r.d.Stop(e.Attempt, time.Minute, "enough"); err != nil {
 						t.Fatal(err)
 					}
 				}
-			case e.Kind == worker.DriverFailed && e.Exit.State == job.Cancelled:
+			case e.Kind == driver.Failed && e.Exit.State == job.Cancelled:
 				cancelled = e.Attempt == r.attempt(1) && e.Exit.Reason == "enough"
-			case e.Kind == worker.DriverFailed:
+			case e.Kind == driver.Failed:
 				fail(e)
 			default:
 				t.Fatalf("unexpected event %+v", e)
@@ -120,7 +120,7 @@ func TestHungStartsDoNotDelayOthers(t *testing.T) {
 		r.start(k)
 		refused := false
 		for !refused || sum(reasons) < 7 {
-			e := r.expect(worker.DriverFailed)
+			e := r.expect(driver.Failed)
 			if e.Attempt == k.Attempt {
 				refused = e.Exit.Code == 126 && strings.Contains(e.Exit.Reason, "8 starts of user root hang")
 				if !refused {
@@ -144,10 +144,10 @@ func TestHungStartsDoNotDelayOthers(t *testing.T) {
 			tries++
 			r.start(r.task(200+tries, "true"))
 			e := r.next()
-			if e.Kind == worker.DriverStarted {
+			if e.Kind == driver.Started {
 				e = r.next()
 			}
-			return e.Kind == worker.DriverExited && e.Exit.State == job.Succeeded
+			return e.Kind == driver.Exited && e.Exit.State == job.Succeeded
 		})
 	})
 }
@@ -159,7 +159,7 @@ func TestHungCommandDoesNotDelayOthers(t *testing.T) {
 	r := newRig(t, "groups", testDir(t), "1")
 	k := r.task(1, "sleep", "1000")
 	r.start(k)
-	r.expect(worker.DriverStarted)
+	r.expect(driver.Started)
 	beside := func(command ...string) error {
 		s, err := r.d.Exec(t.Context(), k.Attempt, protocol.Command{Command: command}, 0)
 		if err == nil {
@@ -184,7 +184,7 @@ func TestCommandsOfAUserAreBounded(t *testing.T) {
 	r := newRig(t, "groups", testDir(t), "1")
 	k := r.task(1, "sleep", "1000")
 	r.start(k)
-	r.expect(worker.DriverStarted)
+	r.expect(driver.Started)
 	open := func(command ...string) (*Session, error) {
 		return r.d.Exec(t.Context(), k.Attempt, protocol.Command{Command: command}, 0)
 	}
@@ -220,7 +220,7 @@ func TestOutputToAPipeWithoutAReaderFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.start(k)
-	if e := r.expect(worker.DriverFailed); !strings.Contains(e.Exit.Reason, "output file "+k.Spec.Output) {
+	if e := r.expect(driver.Failed); !strings.Contains(e.Exit.Reason, "output file "+k.Spec.Output) {
 		t.Errorf("%+v, want Exit.Reason %v in it", e, "output file "+k.Spec.Output)
 	}
 }

@@ -12,12 +12,12 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
 	"github.com/musterhq/muster/worker/output"
 )
 
 // fed is a task that gets input from its client.
-func (r *rig) fed(tty string, command ...string) worker.Task {
+func (r *rig) fed(tty string, command ...string) driver.Task {
 	k := r.task(0, command...)
 	k.Spec.Stdin, k.Spec.TTY = tty == "", tty
 	return k
@@ -31,7 +31,7 @@ func TestInputOverSeveralConnectionsArrivesOnce(t *testing.T) {
 		at := filepath.Join(t.TempDir(), "got")
 		k := r.fed("", "sh", "-c", fmt.Sprintf("cat > %s", at))
 		r.start(k)
-		r.expect(worker.DriverStarted)
+		r.expect(driver.Started)
 		all := bytes.Repeat([]byte("some words of input, "), 50_000)
 		taken := int64(0)
 		for i := 0; taken < int64(len(all)); i++ {
@@ -56,7 +56,7 @@ func TestInputOverSeveralConnectionsArrivesOnce(t *testing.T) {
 			t.Fatalf("%+v, %v, want no error and Taken %v", in, err, int64(len(all)))
 		}
 		_ = in.End() // the task may have ended before the answer
-		r.expect(worker.DriverExited)
+		r.expect(driver.Exited)
 		got, err := os.ReadFile(at)
 		if err != nil || sha256.Sum256(got) != sha256.Sum256(all) {
 			t.Errorf("got %d of %d bytes, or other ones; %v", len(got), len(all), err)
@@ -75,7 +75,7 @@ func TestTaskThatDoesNotReadBlocksItsClient(t *testing.T) {
 	gate := filepath.Join(t.TempDir(), "gate")
 	k := r.fed("", "sh", "-c", fmt.Sprintf("while ! test -e %s; do sleep 0.05; done; exec <&-; sleep 1000", gate))
 	r.start(k)
-	r.expect(worker.DriverStarted)
+	r.expect(driver.Started)
 	first, err := r.d.Attach(t.Context(), k.Attempt)
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +109,7 @@ func TestTaskThatDoesNotReadBlocksItsClient(t *testing.T) {
 	if err := r.d.Stop(k.Attempt, 0, "enough"); err != nil {
 		t.Fatal(err)
 	}
-	r.expect(worker.DriverExited)
+	r.expect(driver.Exited)
 }
 
 // A terminal has its size from the start, and accepts keys and sizes.
@@ -119,7 +119,7 @@ func TestTaskWithATerminalGetsKeysAndSizes(t *testing.T) {
 		r := newRig(t, mode, testDir(t), "1")
 		k := r.fed("31x97", "sh", "-c", "stty size; test -t 0 && test -t 1 && test -t 2 && echo terminal; read line; echo \"got $line\"; stty size; trap 'echo int; exit 7' INT; echo ready; while :; do sleep 0.05; done")
 		r.start(k)
-		r.expect(worker.DriverStarted)
+		r.expect(driver.Started)
 		in, err := r.d.Attach(t.Context(), k.Attempt)
 		if err != nil {
 			t.Fatal(err)
@@ -143,7 +143,7 @@ func TestTaskWithATerminalGetsKeysAndSizes(t *testing.T) {
 		if _, err := in.Write([]byte{3}); err != nil {
 			t.Fatal(err)
 		}
-		e := r.expect(worker.DriverExited)
+		e := r.expect(driver.Exited)
 		if log := r.output(k.Attempt, output.Both); e.Exit.Code != 7 || !strings.Contains(log, "got a word\r\n40 120\r\n") {
 			t.Errorf(`exit %+v, log %q, want Code 7 and "got a word\r\n40 120\r\n" in it`, e.Exit, log)
 		}
@@ -157,15 +157,15 @@ func TestTaskEndsIfItsClientNeverComes(t *testing.T) {
 	r.d.cfg.ClientTimeout = job.Duration(300 * time.Millisecond)
 	plain := r.task(0, "sleep", "1000")
 	r.start(plain)
-	r.expect(worker.DriverStarted)
+	r.expect(driver.Started)
 	if _, err := r.d.Attach(t.Context(), plain.Attempt); !errors.Is(err, ErrNotRunning) || !strings.Contains(err.Error(), "gets no input") {
 		t.Errorf("attach to a task without input: %v, want ErrNotRunning", err)
 	}
 	alone := r.task(1, "sleep", "1000")
 	alone.Spec.TTY = "24x80"
 	r.start(alone)
-	r.expect(worker.DriverStarted)
-	if e := r.expect(worker.DriverExited); e.Exit.State != job.Cancelled || e.Exit.Signal != 1 || e.Exit.Reason != "its client was gone for 300ms" {
+	r.expect(driver.Started)
+	if e := r.expect(driver.Exited); e.Exit.State != job.Cancelled || e.Exit.Signal != 1 || e.Exit.Reason != "its client was gone for 300ms" {
 		t.Errorf(`%+v, want State %v, Signal 1 and Reason "its client was gone for 300ms"`, e.Exit, job.Cancelled)
 	}
 }

@@ -17,7 +17,7 @@ import (
 
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
 	"github.com/musterhq/muster/worker/output"
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
@@ -49,8 +49,8 @@ func TestStartWithTooLittleMemoryIsNotTheHostsFault(t *testing.T) {
 			r.start(k)
 			first := r.next()
 			e := first.Exit
-			if first.Kind == worker.DriverStarted { // the kernel killed it a moment later
-				e = r.expect(worker.DriverExited).Exit
+			if first.Kind == driver.Started { // the kernel killed it a moment later
+				e = r.expect(driver.Exited).Exit
 			}
 			if e.State == job.NodeFail || e.State == job.Failed && !strings.Contains(e.Reason, "too small to start a process") {
 				t.Errorf("with %s: %+v, want a failure that blames the memory and not the host", memory, e)
@@ -71,7 +71,7 @@ func TestTaskOverItsMemoryIsKilled(t *testing.T) {
 		r.needs("memory")
 		neighbour := r.task(0, "sleep", "1000")
 		r.start(neighbour)
-		r.expect(worker.DriverStarted)
+		r.expect(driver.Started)
 		for i := range 2 { // each task has its own count of OOM kills
 			k := r.shell(1+i, hog)
 			k.Spec.Resources.Memory = 32 * mib
@@ -92,7 +92,7 @@ func TestTaskOverItsMemoryIsKilled(t *testing.T) {
 		if err := r.d.Stop(neighbour.Attempt, time.Second, "done"); err != nil {
 			t.Fatal(err)
 		}
-		if e := r.expect(worker.DriverExited).Exit; e.State != job.Cancelled || e.Signal != int(unix.SIGTERM) {
+		if e := r.expect(driver.Exited).Exit; e.State != job.Cancelled || e.Signal != int(unix.SIGTERM) {
 			t.Errorf("the other task: %+v, want State %v and Signal %v", e, job.Cancelled, int(unix.SIGTERM))
 		}
 	})
@@ -134,20 +134,20 @@ func (r *rig) bomb(user string) {
 	many := r.shell(1, "(for i in $(seq 200); do sleep 1000 & done) 2>/dev/null; : >$MUSTER_SCRATCH/counted; exec sleep 1000") // a task that forks a fixed number of times, before the fork bomb
 	many.User = user
 	r.start(many)
-	r.expect(worker.DriverStarted)
+	r.expect(driver.Started)
 	counted := filepath.Join(protocol.Dir(r.dir).Scratch(many.Attempt), "counted")
 	await(r.t, "all forks", func() bool { _, err := os.Stat(counted); return err == nil })
 	n := len(marked(many.Attempt))
 	if err := r.d.Stop(many.Attempt, 0, "enough"); err != nil {
 		r.t.Fatal(err)
 	}
-	if r.expect(worker.DriverExited); n > most {
+	if r.expect(driver.Exited); n > most {
 		r.t.Fatalf("%d processes, want at most %d", n, most)
 	}
 	k := r.shell(0, `f() { f & f & sleep 1000; }; trap "" TERM; f 2>"$MUSTER_SCRATCH"/bound & exec sleep 1000`)
 	k.User = user
 	r.start(k)
-	r.expect(worker.DriverStarted)
+	r.expect(driver.Started)
 	full := filepath.Join(protocol.Dir(r.dir).Scratch(k.Attempt), "bound")
 	await(r.t, "the fork bomb to reach its limit", func() bool {
 		b, err := os.ReadFile(full)
@@ -160,7 +160,7 @@ func (r *rig) bomb(user string) {
 	if err := r.d.Stop(k.Attempt, 0, "enough"); err != nil {
 		r.t.Fatal(err)
 	}
-	if e := r.expect(worker.DriverExited).Exit; e.State != job.Cancelled {
+	if e := r.expect(driver.Exited).Exit; e.State != job.Cancelled {
 		r.t.Errorf("%+v, want State %v", e, job.Cancelled)
 	}
 	if left := marked(k.Attempt); len(left) > 0 {
@@ -201,7 +201,7 @@ func TestTasksShareTheCPUByTheirRequests(t *testing.T) {
 			spin := "while :; do :; done"
 			for i, script := range []string{spin, strings.Repeat("("+spin+") & ", 7) + "wait"} {
 				r.start(r.shell(i, "taskset -pc 0 $$ >/dev/null; "+script))
-				r.expect(worker.DriverStarted)
+				r.expect(driver.Started)
 			}
 			a, b := r.attempt(0), r.attempt(1)
 			await(t, "all to be busy", func() bool { return len(marked(b)) == 8 && cpuTime(t, marked(a)) > 50*time.Millisecond })
@@ -217,7 +217,7 @@ func TestTasksShareTheCPUByTheirRequests(t *testing.T) {
 				if err := r.d.Stop(x, 0, "enough"); err != nil {
 					t.Fatal(err)
 				}
-				r.expect(worker.DriverExited)
+				r.expect(driver.Exited)
 			}
 			t.Logf("one process got %s, seven got %s", one, many)
 			if share := float64(one) / float64(one+many); share < 0.4 || share > 0.6 {
@@ -332,8 +332,8 @@ func TestScratchDirectoryIsBoundedAndRemoved(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "groups", testDir(t), "1")
 	r.d.cfg.Limits.Scratch = 8 * mib
-	dir := func(k worker.Task) string { return protocol.Dir(r.dir).Scratch(k.Attempt) }
-	gone := func(k worker.Task) {
+	dir := func(k driver.Task) string { return protocol.Dir(r.dir).Scratch(k.Attempt) }
+	gone := func(k driver.Task) {
 		t.Helper()
 		await(t, "scratch to be removed", func() bool { _, err := os.Stat(dir(k)); return os.IsNotExist(err) })
 	}
@@ -381,7 +381,7 @@ func TestTaskStartsInItsWorkdir(t *testing.T) {
 		k := r.task(i, "true")
 		k.Spec.Workdir = tt.dir
 		r.start(k)
-		if e := r.expect(worker.DriverFailed).Exit; e.State != job.Failed || e.Code != 126 || e.Reason != tt.want {
+		if e := r.expect(driver.Failed).Exit; e.State != job.Failed || e.Code != 126 || e.Reason != tt.want {
 			t.Errorf("%+v, want %q", e, tt.want)
 		}
 	}

@@ -6,14 +6,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
 )
 
 // linkerPath is the variable with the directories that the dynamic linker searches first.
 const linkerPath = "LD_LIBRARY_PATH="
 
 // environmentOf returns the environment of a task. The directories of this host come after those of the user.
-func environmentOf(t worker.Task, libraries func() []string) []string {
+func environmentOf(t driver.Task, libraries func() []string) []string {
 	if libraries == nil || t.Spec.Image != "" {
 		return t.Env
 	}

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
 	"github.com/musterhq/muster/worker/runner"
 	"github.com/musterhq/muster/worker/runner/proc"
 )
@@ -36,7 +36,7 @@ func TestRunnerWithARemovedLockFileCountsAsAlive(t *testing.T) {
 		cfg.Args = append(cfg.Args, guarded)
 		r := newRigOf(t, cfg, mode)
 		r.start(r.shell(1, "sleep "+nap(r, 1)+" & wait"))
-		r.expect(worker.DriverStarted)
+		r.expect(driver.Started)
 		child := sleeper(t, nap(r, 1))
 		await(t, "guard", func() bool { return guardPID(t, dir) != 0 })
 		guard := guardPID(t, dir)
@@ -58,13 +58,13 @@ func TestRunnerWithARemovedLockFileCountsAsAlive(t *testing.T) {
 		}
 		r.stop()
 		r = newRigOf(t, cfg, mode) // as after a restart of the daemon
-		if len(r.found) != 1 || r.found[0].Kind != worker.DriverStarted {
-			t.Errorf("found %+v, want 1 of them and [0].Kind %v", r.found, worker.DriverStarted)
+		if len(r.found) != 1 || r.found[0].Kind != driver.Started {
+			t.Errorf("found %+v, want 1 of them and [0].Kind %v", r.found, driver.Started)
 		}
 		if err := r.d.Stop(r.attempt(1), 0, "enough"); err != nil {
 			t.Fatal(err)
 		}
-		if e := r.expect(worker.DriverExited); e.Exit.State != job.Cancelled {
+		if e := r.expect(driver.Exited); e.Exit.State != job.Cancelled {
 			t.Errorf("%+v, want Exit.State %v", e, job.Cancelled)
 		}
 	})
@@ -84,7 +84,7 @@ func TestRemovedRunDirectoryIsRestored(t *testing.T) {
 				t.Fatalf("%+v, want State %v", e, job.Succeeded)
 			}
 			r.start(r.shell(2, "sleep "+nap(r, 2)+" & wait"))
-			r.expect(worker.DriverStarted)
+			r.expect(driver.Started)
 			sleeper(t, nap(r, 2)) // the shell has read its script
 			if err := os.RemoveAll(r.dir); err != nil {
 				t.Fatal(err)
@@ -99,7 +99,7 @@ func TestRemovedRunDirectoryIsRestored(t *testing.T) {
 			r = newRigOf(t, r.d.cfg, r.mode)
 			found := false
 			for _, e := range r.found {
-				found = found || e.Attempt == r.attempt(2) && e.Kind == worker.DriverStarted
+				found = found || e.Attempt == r.attempt(2) && e.Kind == driver.Started
 			}
 			if !found {
 				t.Errorf("found %+v, want the running task", r.found)
@@ -109,7 +109,7 @@ func TestRemovedRunDirectoryIsRestored(t *testing.T) {
 			}
 			for {
 				e := r.next()
-				if e.Kind != worker.DriverExited || e.Attempt != r.attempt(2) {
+				if e.Kind != driver.Exited || e.Attempt != r.attempt(2) {
 					continue
 				}
 				if e.Exit.State != job.Cancelled {

@@ -23,7 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
 	"github.com/musterhq/muster/worker/output"
 	"github.com/musterhq/muster/worker/runner"
 	"github.com/musterhq/muster/worker/runner/proc"
@@ -120,8 +120,8 @@ const (
 func beDaemon(args []string) int {
 	mode, dir, script := args[0], args[1], args[2]
 	started := make(chan int, 1)
-	d, err := New(config(mode, dir, "1"), func(e worker.DriverEvent) {
-		if e.Kind == worker.DriverStarted {
+	d, err := New(config(mode, dir, "1"), func(e driver.Event) {
+		if e.Kind == driver.Started {
 			started <- e.PID
 		}
 	}, slog.New(slog.DiscardHandler))
@@ -172,8 +172,8 @@ type rig struct {
 	d      *Driver
 	dir    string
 	mode   string
-	events chan worker.DriverEvent
-	found  []worker.DriverEvent // what Adopt returned
+	events chan driver.Event
+	found  []driver.Event // what Adopt returned
 	stop   func()
 }
 
@@ -265,9 +265,9 @@ func (r *rig) adopt() {
 // launchRig starts a driver that has adopted nothing yet.
 func launchRig(t testing.TB, cfg Config, mode string) *rig {
 	t.Helper()
-	r := &rig{t: t, dir: cfg.Dir, mode: mode, events: make(chan worker.DriverEvent, 4096)}
+	r := &rig{t: t, dir: cfg.Dir, mode: mode, events: make(chan driver.Event, 4096)}
 	log := slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	d, err := New(cfg, func(e worker.DriverEvent) { r.events <- e }, log)
+	d, err := New(cfg, func(e driver.Event) { r.events <- e }, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -295,7 +295,7 @@ func (w testWriter) Write(p []byte) (int, error) {
 const patience = 20 * time.Second
 
 // next returns the next event.
-func (r *rig) next() worker.DriverEvent {
+func (r *rig) next() driver.Event {
 	r.t.Helper()
 	select {
 	case e := <-r.events:
@@ -306,7 +306,7 @@ func (r *rig) next() worker.DriverEvent {
 	}
 }
 
-func (r *rig) expect(kind worker.DriverKind) worker.DriverEvent {
+func (r *rig) expect(kind driver.Kind) driver.Event {
 	r.t.Helper()
 	e := r.next()
 	if e.Kind != kind {
@@ -315,7 +315,7 @@ func (r *rig) expect(kind worker.DriverKind) worker.DriverEvent {
 	return e
 }
 
-func (r *rig) start(task worker.Task) {
+func (r *rig) start(task driver.Task) {
 	r.t.Helper()
 	if err := r.d.Start(task); err != nil {
 		r.t.Fatal(err)
@@ -323,11 +323,11 @@ func (r *rig) start(task worker.Task) {
 }
 
 // run starts a task and returns its exit.
-func (r *rig) run(task worker.Task) job.Exit {
+func (r *rig) run(task driver.Task) job.Exit {
 	r.t.Helper()
 	r.start(task)
-	r.expect(worker.DriverStarted)
-	return r.expect(worker.DriverExited).Exit
+	r.expect(driver.Started)
+	return r.expect(driver.Exited).Exit
 }
 
 func (r *rig) output(a job.Attempt, s output.Stream) string {
@@ -346,11 +346,11 @@ func attemptIn(dir string, n int) job.Attempt {
 	return job.Attempt{Job: job.NewID(7, h.Sum64()), Task: n, N: 1}
 }
 
-func taskIn(dir string, n int, command ...string) worker.Task {
+func taskIn(dir string, n int, command ...string) driver.Task {
 	spec := job.DefaultSpec()
 	spec.Command = command
 	a := attemptIn(dir, n)
-	return worker.Task{
+	return driver.Task{
 		Attempt: a, Spec: spec, User: "root", Hold: true, Grace: time.Second,
 		Env: []string{
 			"PATH=" + os.Getenv("PATH"), "MUSTER_JOB_ID=" + string(a.Job),
@@ -359,7 +359,7 @@ func taskIn(dir string, n int, command ...string) worker.Task {
 	}
 }
 
-func shellIn(dir string, n int, script string) worker.Task {
+func shellIn(dir string, n int, script string) driver.Task {
 	t := taskIn(dir, n)
 	t.Spec.Command, t.Spec.Script = nil, script
 	return t
@@ -367,9 +367,9 @@ func shellIn(dir string, n int, script string) worker.Task {
 
 func (r *rig) attempt(n int) job.Attempt { return attemptIn(r.dir, n) }
 
-func (r *rig) task(n int, command ...string) worker.Task { return taskIn(r.dir, n, command...) }
+func (r *rig) task(n int, command ...string) driver.Task { return taskIn(r.dir, n, command...) }
 
-func (r *rig) shell(n int, script string) worker.Task { return shellIn(r.dir, n, script) }
+func (r *rig) shell(n int, script string) driver.Task { return shellIn(r.dir, n, script) }
 
 // await polls until a condition holds. It is for conditions without an event, such as the end of a process that is not
 // our child.

@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
+	"github.com/musterhq/muster/worker/leaseclock"
 	"github.com/musterhq/muster/worker/runner/guard"
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
@@ -29,8 +30,8 @@ type entry struct {
 	pid       int
 	isolation string
 	began     time.Time
-	deadline  worker.BootTime // the newest; 0: none is known
-	stop      *protocol.Stop  // the last one requested
+	deadline  leaseclock.BootTime // the newest; 0: none is known
+	stop      *protocol.Stop      // the last one requested
 }
 
 // state is what Run's goroutine owns.
@@ -43,7 +44,7 @@ type state struct {
 	runners  *runners
 	adopters []chan adopted
 	adopted  bool // Adopt has answered, so events are passed on
-	out      []worker.DriverEvent
+	out      []driver.Event
 }
 
 // Run runs the driver until ctx ends. The runners and their tasks live on.
@@ -69,7 +70,7 @@ func (d *Driver) Run(ctx context.Context) error {
 	if err := d.follows.Open(); err != nil {
 		d.log.WarnContext(ctx, "output of tasks cannot be followed", "error", err)
 	}
-	out := make(chan worker.DriverEvent)
+	out := make(chan driver.Event)
 	s.wg.Go(func() {
 		for e := range out {
 			d.tell(e)
@@ -96,12 +97,12 @@ func (d *Driver) Run(ctx context.Context) error {
 	return nil
 }
 
-func (s *state) loop(ctx context.Context, out chan<- worker.DriverEvent) {
+func (s *state) loop(ctx context.Context, out chan<- driver.Event) {
 	s.advance()
 	f := newFence(s.runners)
 	defer f.timer.Stop()
 	for {
-		var first worker.DriverEvent
+		var first driver.Event
 		to := out
 		if len(s.out) > 0 {
 			first = s.out[0]
@@ -180,11 +181,11 @@ func (s *state) found() adopted {
 		return a
 	}
 	for _, e := range s.entries {
-		kind := worker.DriverStarting
+		kind := driver.Starting
 		if e.pid != 0 {
-			kind = worker.DriverStarted
+			kind = driver.Started
 		}
-		a.events = append(a.events, worker.DriverEvent{Attempt: e.attempt, Kind: kind, PID: e.pid, Isolation: e.isolation, Began: e.began})
+		a.events = append(a.events, driver.Event{Attempt: e.attempt, Kind: kind, PID: e.pid, Isolation: e.isolation, Began: e.began})
 	}
 	for _, e := range written {
 		attempt, err := job.ParseAttempt(e.Attempt)
@@ -210,7 +211,7 @@ func (s *state) wanted(r role) bool {
 func (s *state) begin(e *entry) {
 	if old := s.entries[e.attempt]; old != nil {
 		if old.pid != 0 {
-			s.report(worker.DriverEvent{Attempt: old.attempt, Kind: worker.DriverStarted, PID: old.pid, Isolation: old.isolation, Began: old.began})
+			s.report(driver.Event{Attempt: old.attempt, Kind: driver.Started, PID: old.pid, Isolation: old.isolation, Began: old.began})
 		}
 		return
 	}
@@ -262,7 +263,7 @@ func (s *state) signal(a job.Attempt, m protocol.Signal) {
 	}
 }
 
-func (s *state) extend(deadlines map[job.Attempt]worker.BootTime) {
+func (s *state) extend(deadlines map[job.Attempt]leaseclock.BootTime) {
 	frames, inTables := map[int][]protocol.Extension{}, map[int]map[string]guard.Extension{}
 	for a, at := range deadlines {
 		e := s.entries[a]
@@ -295,7 +296,7 @@ func (s *state) extend(deadlines map[job.Attempt]worker.BootTime) {
 }
 
 // report queues an event. The queue is bounded because each attempt has only a few events.
-func (s *state) report(e worker.DriverEvent) {
+func (s *state) report(e driver.Event) {
 	if s.adopted {
 		s.out = append(s.out, e)
 	}
@@ -317,7 +318,7 @@ func (s *state) started(n int, m protocol.Started) {
 	s.d.spares.settled(a)
 	if e.pid == 0 {
 		e.pid, e.isolation, e.began = m.PID, s.runners.links[n].isolation, m.Began
-		s.report(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: m.PID, Isolation: e.isolation, Began: e.began})
+		s.report(driver.Event{Attempt: a, Kind: driver.Started, PID: m.PID, Isolation: e.isolation, Began: e.began})
 	}
 }
 
@@ -333,7 +334,7 @@ func (s *state) ended(a job.Attempt, exit *job.Exit) {
 	s.d.activity.end(a)
 	s.d.spares.settled(a)
 	if exit == nil {
-		s.report(worker.DriverEvent{Attempt: a, Kind: worker.DriverLost, Exit: job.Exit{
+		s.report(driver.Event{Attempt: a, Kind: driver.Lost, Exit: job.Exit{
 			State: job.NodeFail, Reason: "the runner of its node died, and the task with it",
 		}})
 		return
@@ -349,12 +350,12 @@ func (d *Driver) withUsage(a job.Attempt, exit *job.Exit, cpu time.Duration, rss
 	return exit
 }
 
-func endOf(a job.Attempt, exit job.Exit) worker.DriverEvent {
-	kind := worker.DriverExited
+func endOf(a job.Attempt, exit job.Exit) driver.Event {
+	kind := driver.Exited
 	if !exit.Started {
-		kind = worker.DriverFailed
+		kind = driver.Failed
 	}
-	return worker.DriverEvent{Attempt: a, Kind: kind, Exit: exit}
+	return driver.Event{Attempt: a, Kind: kind, Exit: exit}
 }
 
 // missing decides about an attempt that no living runner has. If its exit is on disk, it has ended; if no runner has

@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
 	"github.com/musterhq/muster/worker/output"
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
@@ -57,7 +57,7 @@ func TestTaskRunsAsItsUser(t *testing.T) {
 		k := r.task(i+1, "true")
 		k.User = tt.user
 		r.start(k)
-		if e := r.expect(worker.DriverFailed).Exit; e.Reason != tt.reason || e.Code != 126 {
+		if e := r.expect(driver.Failed).Exit; e.Reason != tt.reason || e.Code != 126 {
 			t.Errorf("%+v, want Reason %v and Code 126", e, tt.reason)
 		}
 	}
@@ -69,7 +69,7 @@ func TestTaskRunsAsItsUser(t *testing.T) {
 	k = r.task(3, "true")
 	k.User, k.Spec.Workdir = "nobody", private
 	r.start(k)
-	if e := r.expect(worker.DriverFailed).Exit; e.Code != 126 || e.Reason != "workdir "+private+": user nobody may not enter it on this node" {
+	if e := r.expect(driver.Failed).Exit; e.Code != 126 || e.Reason != "workdir "+private+": user nobody may not enter it on this node" {
 		t.Errorf("%+v, want Code 126 and Reason %v", e, "workdir "+private+": user nobody may not enter it on this node")
 	}
 }
@@ -95,7 +95,7 @@ func TestNewerConnectionReplacesAnOlderOne(t *testing.T) {
 	r := newRig(t, "groups", dir, "1")
 	k := r.task(0, "sleep", "1000")
 	r.start(k)
-	pid := r.expect(worker.DriverStarted).PID
+	pid := r.expect(driver.Started).PID
 	r.stop()
 	first, _ := dial(t, dir)
 	second, w := dial(t, dir)
@@ -144,7 +144,7 @@ func TestAttemptOfAnEarlierRunnerIsNotStarted(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.start(k)
-	if e := r.expect(worker.DriverExited); e.Exit.Code != 3 {
+	if e := r.expect(driver.Exited); e.Exit.Code != 3 {
 		t.Errorf("%+v, want Exit.Code 3", e)
 	}
 	lost := r.task(1, "true")
@@ -152,7 +152,7 @@ func TestAttemptOfAnEarlierRunnerIsNotStarted(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.start(lost)
-	r.expect(worker.DriverLost)
+	r.expect(driver.Lost)
 }
 
 func TestGenerationHasOneRunner(t *testing.T) {
@@ -184,13 +184,13 @@ func TestRunnerThatGetsTERMEndsItsTasks(t *testing.T) {
 	r := newRig(t, "groups", dir, "1")
 	k := r.task(0, "sleep", "1000")
 	r.start(k)
-	r.expect(worker.DriverStarted)
+	r.expect(driver.Started)
 	for _, pid := range runnersOf(t, dir) { // another one is started in its place, so there may never be none
 		if err := unix.Kill(pid, unix.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if e := r.expect(worker.DriverExited).Exit; e.State != job.NodeFail || e.Reason != "the runner of this node was told to end" {
+	if e := r.expect(driver.Exited).Exit; e.State != job.NodeFail || e.Reason != "the runner of this node was told to end" {
 		t.Errorf(`%+v, want State %v and Reason "the runner of this node was told to end"`, e, job.NodeFail)
 	}
 }
@@ -274,7 +274,7 @@ func TestSweepRemovesOldOutput(t *testing.T) {
 	}
 	running := r.task(3, "sleep", "1000")
 	r.start(running)
-	r.expect(worker.DriverStarted)
+	r.expect(driver.Started)
 	for i := range 2 {
 		if err := r.d.Forget(r.attempt(i)); err != nil {
 			t.Fatal(err)

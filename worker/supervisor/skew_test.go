@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
 	"github.com/musterhq/muster/worker/leaseclock"
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
@@ -31,13 +31,13 @@ func TestDeadlinesAreSentWithTheirSkew(t *testing.T) {
 	s.runners.links[1] = k
 
 	leased, held := taskIn(dir, 1, "true"), taskIn(dir, 2, "true")
-	leased.Hold, leased.Deadline = false, worker.Now().Add(time.Minute)
-	for _, task := range []worker.Task{leased, held} {
+	leased.Hold, leased.Deadline = false, leaseclock.Now().Add(time.Minute)
+	for _, task := range []driver.Task{leased, held} {
 		if err := d.Start(task); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := d.Extend(map[job.Attempt]worker.BootTime{leased.Attempt: leased.Deadline.Add(time.Minute)}); err != nil {
+	if err := d.Extend(map[job.Attempt]leaseclock.BootTime{leased.Attempt: leased.Deadline.Add(time.Minute)}); err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range d.inbox.take() {

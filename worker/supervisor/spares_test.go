@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
 	"github.com/musterhq/muster/worker/output"
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
@@ -33,7 +33,7 @@ func (r *rig) inode(a job.Attempt) uint64 {
 }
 
 // finish runs a task that succeeds, waits until its scratch directory is removed, and forgets its exit.
-func (r *rig) finish(task worker.Task) uint64 {
+func (r *rig) finish(task driver.Task) uint64 {
 	r.t.Helper()
 	if exit := r.run(task); exit.State != job.Succeeded {
 		r.t.Fatalf("exit %+v, want State %v", exit, job.Succeeded)
@@ -179,7 +179,7 @@ func TestDirectoriesSurviveTheDeathOfARunner(t *testing.T) {
 	r.finish(r.task(1, "/bin/true"))
 	first := r.inode(r.attempt(1))
 	r.start(r.task(2, "/bin/sleep", "1000"))
-	r.expect(worker.DriverStarted)
+	r.expect(driver.Started)
 	info, err := r.d.dir.ReadInfo(1)
 	if err != nil {
 		t.Fatal(err)
@@ -187,7 +187,7 @@ func TestDirectoriesSurviveTheDeathOfARunner(t *testing.T) {
 	if err := unix.Kill(info.PID, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	r.expect(worker.DriverLost)
+	r.expect(driver.Lost)
 	if r.inode(r.attempt(2)) != first {
 		t.Error("the second task did not get the directory of the first")
 	}

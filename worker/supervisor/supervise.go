@@ -19,8 +19,8 @@ import (
 
 	"github.com/musterhq/muster/internal/timerslack"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/cgroup"
+	"github.com/musterhq/muster/worker/driver"
 	"github.com/musterhq/muster/worker/runner/protocol"
 	"github.com/musterhq/muster/worker/runner/scratch"
 )
@@ -404,7 +404,7 @@ func (s *state) reported(n int, m protocol.Report) {
 		s.started(n, *m.Started)
 	case m.Progress != nil:
 		if a, err := job.ParseAttempt(m.Progress.Attempt); err == nil && s.entries[a] != nil {
-			s.report(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarting, Detail: m.Progress.Detail})
+			s.report(driver.Event{Attempt: a, Kind: driver.Starting, Detail: m.Progress.Detail})
 		}
 	case m.Ended != nil:
 		if a, err := job.ParseAttempt(m.Ended.Attempt); err == nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/internal/testkit/exetest"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
 	"github.com/musterhq/muster/worker/output"
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
@@ -55,7 +55,7 @@ func privateRig(t *testing.T, mode string) *rig {
 }
 
 // say runs a script as a user, and returns its output.
-func (r *rig) say(k worker.Task) string {
+func (r *rig) say(k driver.Task) string {
 	r.t.Helper()
 	if e := r.run(k); e.State != job.Succeeded {
 		r.t.Errorf("%+v: %s, want State %v", e, r.output(k.Attempt, output.Stderr), job.Succeeded)
@@ -64,7 +64,7 @@ func (r *rig) say(k worker.Task) string {
 }
 
 // by returns a task of a user.
-func by(user string, k worker.Task) worker.Task {
+func by(user string, k driver.Task) driver.Task {
 	k.User = user
 	return k
 }
@@ -132,7 +132,7 @@ func TestTmpIsClosedToOthers(t *testing.T) {
 	r := privateRig(t, "groups")
 	k := by("nobody", r.shell(0, "echo x >/tmp/mine; mkfifo /tmp/end; echo ready; cat /tmp/end"))
 	r.start(k)
-	r.expect(worker.DriverStarted)
+	r.expect(driver.Started)
 	await(t, "its file", func() bool { return strings.Contains(r.tmps(1), "/mine") })
 	path, _, _ := strings.Cut(r.tmps(1), " ")
 	if out := r.say1(by("nobody", r.shell(1, fmt.Sprintf("ls %s 2>&1; ls /tmp; true", path)))); !strings.Contains(out, "denied") {
@@ -147,23 +147,23 @@ func TestTmpIsClosedToOthers(t *testing.T) {
 		t.Errorf(`exec of a program that is in the /tmp of the task only: %q, want "found\n"`, out)
 	}
 	r.exec(k, "sh", "-c", "echo >/tmp/end")
-	r.expect(worker.DriverExited)
+	r.expect(driver.Exited)
 	await(t, "what the task left to go", func() bool { return r.tmps(1) == "" })
 }
 
 // say1 is say while another task runs.
-func (r *rig) say1(k worker.Task) string {
+func (r *rig) say1(k driver.Task) string {
 	r.t.Helper()
 	r.start(k)
 	for {
-		if e := r.next(); e.Attempt == k.Attempt && e.Kind == worker.DriverExited {
+		if e := r.next(); e.Attempt == k.Attempt && e.Kind == driver.Exited {
 			return r.output(k.Attempt, output.Stdout)
 		}
 	}
 }
 
 // exec runs a command in a task and returns its output.
-func (r *rig) exec(k worker.Task, command ...string) string {
+func (r *rig) exec(k driver.Task, command ...string) string {
 	r.t.Helper()
 	s, err := r.d.Exec(r.t.Context(), k.Attempt, protocol.Command{Command: command}, os.Geteuid())
 	if err != nil {
@@ -221,7 +221,7 @@ func TestNamedFilesOfTheHostsTmpStayVisible(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	task := func(command ...string) worker.Task {
+	task := func(command ...string) driver.Task {
 		n++
 		return by("nobody", r.task(n, command...))
 	}
@@ -336,12 +336,12 @@ func TestTmpOfDeadRunnersIsRemoved(t *testing.T) {
 		k := by("nobody", r.shell(n, "mkdir -p /tmp/a/b && echo x >/tmp/a/b/c && echo y >/dev/shm/y && exec sleep 1000"))
 		k.Env = append(k.Env, "MINE="+mine)
 		r.start(k)
-		r.expect(worker.DriverStarted)
+		r.expect(driver.Started)
 		await(t, "its files", func() bool { return strings.Contains(r.tmps(n), "/a") })
 	}
 	leave(1)
 	killRunner(t, r.dir, 1)
-	r.expect(worker.DriverLost)
+	r.expect(driver.Lost)
 	gone := func(n int) {
 		t.Helper()
 		await(t, "the directories to go", func() bool {

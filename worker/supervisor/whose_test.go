@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/driver"
 )
 
 // A process of a task still belongs to it when it leaves its parents and its session. Without control groups nothing is
@@ -16,7 +16,7 @@ func TestProcessBelongsToItsTask(t *testing.T) {
 		r := newRig(t, mode, testDir(t), "1")
 		k := r.shell(0, "(setsid sleep 601 &)\nexec sleep 600")
 		r.start(k)
-		groups := strings.HasPrefix(r.expect(worker.DriverStarted).Isolation, "cgroup")
+		groups := strings.HasPrefix(r.expect(driver.Started).Isolation, "cgroup")
 		var fork int
 		await(t, "the fork", func() (ok bool) {
 			for _, pid := range marked(k.Attempt) {
@@ -36,7 +36,7 @@ func TestProcessBelongsToItsTask(t *testing.T) {
 		if err := r.d.Stop(k.Attempt, 0, "over"); err != nil {
 			t.Fatal(err)
 		}
-		r.expect(worker.DriverExited)
+		r.expect(driver.Exited)
 		if got := r.d.Whose(t.Context(), nil); got != nil {
 			t.Errorf("of no process: %v, want nothing", got)
 		}

@@ -1,4 +1,6 @@
-package worker
+// Package driver has the interface between the core of a worker and what runs tasks: package supervisor implements it with
+// runners, and package files wraps that for jobs with files.
+package driver
 
 // The interface of the drivers that run tasks.
 
@@ -7,17 +9,18 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/leaseclock"
 )
 
-// Driver starts and ends tasks. No method waits for a task. What happens to a task is reported as DriverEvents, which
+// Driver starts and ends tasks. No method waits for a task. What happens to a task is reported as Events, which
 // must be delivered by another goroutine than the caller's.
 //
 // Leases are passed as deadlines on the lease clock (BootTime) and not as remaining time. So a message that was delayed
 // while this process stood still cannot make a lease longer (R3). The driver ends a task at its deadline on its own,
 // even if the daemon is dead: it sends TERM at FenceLead before the deadline, and KILL at the deadline.
 type Driver interface {
-	// Start starts a task. After an error the task was not started and will not be. Otherwise DriverStarted or
-	// DriverFailed follows. A task whose deadline has passed is not started.
+	// Start starts a task. After an error the task was not started and will not be. Otherwise Started or
+	// Failed follows. A task whose deadline has passed is not started.
 	Start(t Task) error
 	// Stop ends all processes of an attempt: TERM, and KILL after grace. It may be called again; the shorter grace
 	// counts.
@@ -26,17 +29,17 @@ type Driver interface {
 	Signal(a job.Attempt, number int) error
 	// Extend moves deadlines later. A deadline at which the driver has begun to end the task does not move, and no deadline
 	// ever moves earlier.
-	Extend(deadlines map[job.Attempt]BootTime) error
+	Extend(deadlines map[job.Attempt]leaseclock.BootTime) error
 	// Forget deletes what the driver keeps of an attempt that ended, except its output.
 	Forget(a job.Attempt) error
 }
 
 // Adopter finds the tasks of an earlier run of the daemon.
 type Adopter interface {
-	// Adopt reports every attempt that runs (DriverStarted), that is being started (DriverStarting), or whose end is on
-	// disk and was not forgotten (DriverExited, DriverFailed). Attempts that were forgotten lately may be among them.
+	// Adopt reports every attempt that runs (Started), that is being started (Starting), or whose end is on
+	// disk and was not forgotten (Exited, Failed). Attempts that were forgotten lately may be among them.
 	// Any other attempt has no process.
-	Adopt(ctx context.Context) ([]DriverEvent, error)
+	Adopt(ctx context.Context) ([]Event, error)
 	// NeverBegun reports whether nothing was ever done to start an attempt that Adopt has not reported. It must be called
 	// after Adopt, and on an attempt of this boot.
 	NeverBegun(a job.Attempt) bool
@@ -61,40 +64,43 @@ type Task struct {
 	// scratch directories. The driver moves it to the place of the task's scratch directory.
 	Files string
 	// Deadline is when the task ends unless Extend moves it. It has no meaning with Hold.
-	Deadline  BootTime
+	Deadline  leaseclock.BootTime
 	Hold      bool          // the task has no lease, and survives any loss of contact
 	TimeLimit time.Duration // from the start of its process; 0: none
 	Grace     time.Duration // between TERM and KILL at the time limit
 	Warning   job.Warning   // before the time limit
 }
 
-// DriverKind is the kind of a DriverEvent.
-type DriverKind string
+// Kind is the kind of a Event.
+type Kind string
 
 // The kinds of driver events.
 const (
-	// DriverStarting says that the attempt is being started: either Adopt found it so, or Detail says what it waits for.
+	// Starting says that the attempt is being started: either Adopt found it so, or Detail says what it waits for.
 	// Another event follows.
-	DriverStarting DriverKind = "starting"
-	// DriverStarted says that the process of the attempt exists.
-	DriverStarted DriverKind = "started"
-	// DriverExited says that the attempt has ended and has no process left.
-	DriverExited DriverKind = "exited"
-	// DriverFailed says that the attempt could not be started. Exit has Started false, and code 127 or 126, or 125 if the
+	Starting Kind = "starting"
+	// Started says that the process of the attempt exists.
+	Started Kind = "started"
+	// Exited says that the attempt has ended and has no process left.
+	Exited Kind = "exited"
+	// Failed says that the attempt could not be started. Exit has Started false, and code 127 or 126, or 125 if the
 	// host is the cause.
-	DriverFailed DriverKind = "failed"
-	// DriverLost says that the attempt has no process left, and that its exit is not known.
-	DriverLost DriverKind = "lost"
+	Failed Kind = "failed"
+	// Lost says that the attempt has no process left, and that its exit is not known.
+	Lost Kind = "lost"
 )
 
-// DriverEvent is what happened to an attempt.
-type DriverEvent struct {
+// Event is what happened to an attempt.
+type Event struct {
 	Attempt job.Attempt
-	Kind    DriverKind
-	PID     int // with DriverStarted
-	// Isolation says how its processes are isolated, for people; with DriverStarted.
+	Kind    Kind
+	PID     int // with Started
+	// Isolation says how its processes are isolated, for people; with Started.
 	Isolation string
-	Began     time.Time // with DriverStarted: when it began on the host's wall clock, for people; zero: not known
-	Detail    string    // with DriverStarting: what it waits for, for people
-	Exit      job.Exit  // with DriverExited and DriverFailed; with DriverLost only Reason may be set
+	Began     time.Time // with Started: when it began on the host's wall clock, for people; zero: not known
+	Detail    string    // with Starting: what it waits for, for people
+	Exit      job.Exit  // with Exited and Failed; with Lost only Reason may be set
 }
+
+// WorkerEvent makes an Event one of the events that a worker handles.
+func (Event) WorkerEvent() {}
