@@ -1,7 +1,9 @@
 package worker
 
 // Refusals: the schedulers whose offers were declined because of a user's quota. They are told when the user may hold
-// more, the scheduler whose task has the highest priority first. See docs/adr, ADR 61 and ADR 167.
+// more, the scheduler whose task has the highest priority first. A task that needs more of the limit than is left does not
+// keep smaller tasks of the user waiting, because nobody would tell this host that it was cancelled.
+// See docs/adr, ADR 61 and ADR 167.
 
 import (
 	"container/list"
