@@ -31,7 +31,7 @@ func TestLogsOfAnEarlierAttemptComeFromItsNode(t *testing.T) {
 			var out bytes.Buffer
 			end, err := amy.client.Logs(t.Context(), LogRequest{Job: j.ID, Attempt: n, Exact: true, Follow: follow}, &out)
 			if err == nil && end.Attempt != n {
-				t.Errorf("attempt %d: got the end of attempt %d", n, end.Attempt)
+				t.Errorf("attempt %d: got the end of attempt %d, want its own", n, end.Attempt)
 			}
 			return out.String(), err
 		}

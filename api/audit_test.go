@@ -175,10 +175,10 @@ func TestActsOfOperatorsAreAuditedWithoutTokens(t *testing.T) {
 		do(amy.client.Resume(ctx, "amy"))
 		do(amy.client.Cancel(ctx, j.ID, Change{}))
 		if status, _, text := amy.raw(t, "POST", "/v1/peers/ben/revoke", `{"reason":"lost","with_invited":true}`); status != http.StatusOK {
-			t.Error(status, text)
+			t.Errorf("revoke: got %d %s, want 200", status, text)
 		}
 		if status, _, text := amy.raw(t, "POST", "/v1/peers/"+string(ben.peer)+"/restore", ""); status != http.StatusNoContent {
-			t.Error(status, text)
+			t.Errorf("restore: got %d %s, want 204", status, text)
 		}
 		from := 0
 		want := []string{

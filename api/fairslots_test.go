@@ -141,7 +141,7 @@ func TestSlotsAreNeverLostOrGivenTwice(t *testing.T) {
 				all = append(all, held{a, n})
 				if newcomer := of("new"); !a.operator && r.has[a.party] > r.greed {
 					if !r.take(newcomer, 1) {
-						t.Fatalf("%s got %d slots, and nothing is left of %d: %v", a.user, n, most, r.has)
+						t.Fatalf("%s got %d slots, and nothing is left of %d: %v; want a slot for a newcomer", a.user, n, most, r.has)
 					}
 					r.give(newcomer, 1)
 				}

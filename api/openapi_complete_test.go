@@ -106,7 +106,7 @@ func TestOpenAPIDescribesEverything(t *testing.T) {
 		for field, s := range schema.Properties {
 			fields++
 			if s.Description == "" {
-				t.Errorf("%s.%s: no description", name, field)
+				t.Errorf("%s.%s: no description, want one", name, field)
 			}
 			s.check(t, name+"."+field, field, strict[name])
 		}
@@ -268,7 +268,7 @@ func TestDocsShowEveryOperation(t *testing.T) {
 	for path, methods := range document(t).Paths {
 		for method, op := range methods {
 			if !strings.Contains(text, `<h3 id="`+op.OperationID+`"><code>`+strings.ToUpper(method)+" "+path+`</code>`) {
-				t.Errorf("the page lacks %s %s", method, path)
+				t.Errorf("the page lacks %s %s, want it", method, path)
 			}
 		}
 	}

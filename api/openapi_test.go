@@ -87,7 +87,7 @@ func TestOpenAPI(t *testing.T) {
 	}
 	want, err := os.ReadFile(golden)
 	if err != nil || got != string(want) {
-		t.Errorf("routes changed (%v); `go test ./api -run OpenAPI -update` writes the file:\n%s", err, got)
+		t.Errorf("got changed routes (%v); `go test ./api -run OpenAPI -update` writes the file that is wanted:\n%s", err, got)
 	}
 	for _, ref := range regexp.MustCompile(`"\$ref":"#/components/schemas/([^"]+)"`).FindAllStringSubmatch(text, -1) {
 		if _, ok := doc.Components.Schemas[ref[1]]; !ok {
@@ -162,7 +162,7 @@ func TestDocumentIsServedInEachFormat(t *testing.T) {
 			t.Errorf("%s: got %.200s, want the routes of clients only", path, text)
 		}
 		if page(t, s, path) != text {
-			t.Errorf("%s differs the second time", path)
+			t.Errorf("%s: got another document the second time, want the same", path)
 		}
 	}
 }

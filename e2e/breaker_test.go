@@ -38,7 +38,7 @@ func (d *daemon) submitAs(uid uint32, args ...string) {
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
 	if out, err := cmd.CombinedOutput(); err != nil && cmd.ProcessState.ExitCode() != 1 {
-		d.t.Fatalf("submit %q as %d: %v\n%s", args, uid, err, out)
+		d.t.Fatalf("submit %q as %d: %v, want exit code 0 or 1\n%s", args, uid, err, out)
 	}
 }
 

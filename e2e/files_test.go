@@ -132,7 +132,7 @@ func TestUploadSendsOnlyNewChunks(t *testing.T) {
 	// Each task has its own copy: a task does not see the changes of another.
 	amy.in(dir, "run", "--upload", ".", "-w", "cat", "--", "sh", "-c", "for f in d0/*; do echo spoilt >$f; done")
 	if r := amy.in(dir, "run", "--upload", ".", "-w", "cat", "--", "sh", "-c", count); !strings.Contains(r.stdout, string(want)) {
-		t.Errorf("another task's changes are seen: got %q", r.stdout)
+		t.Errorf("another task's changes are seen: got %q, want %q", r.stdout, want)
 	}
 }
 

@@ -287,7 +287,7 @@ func TestSignedLabelsTakePrecedence(t *testing.T) {
 	}
 	for _, id := range []job.Peer{goodID, liarID} {
 		if at := ran("-w", string(id)); at != id {
-			t.Errorf("-w %s ran on %s", id, at)
+			t.Errorf("-w %s ran on %s, want %s", id, at, id)
 		}
 		root.ok("node", "show", string(id))
 	}

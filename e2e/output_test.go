@@ -170,6 +170,6 @@ func TestOutputKeepsStreamsAndBytes(t *testing.T) {
 	}
 	long := amy.ok("submit", "-W", "--", "sh", "-c", "head -c 3000000 /dev/zero | tr '\\0' x")
 	if got := amy.ok("logs", long); got != strings.Repeat("x", 3_000_000) {
-		t.Errorf("a line of 3 MB has %d bytes in the log", len(got))
+		t.Errorf("a line of 3 MB: got %d bytes in the log, want the same line", len(got))
 	}
 }

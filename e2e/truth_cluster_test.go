@@ -64,7 +64,7 @@ func newDevCluster(t *testing.T, hosts int) *devCluster {
 		}
 	}
 	if len(c.sockets) < hosts {
-		t.Fatalf("%d of %d daemons are ready", len(c.sockets), hosts)
+		t.Fatalf("got %d ready daemons, want %d", len(c.sockets), hosts)
 	}
 	go func() { _, _ = bufio.NewReader(out).WriteTo(nowhere{}) }()
 	for _, socket := range c.sockets {

@@ -81,7 +81,7 @@ func TestCredentialSurvivesEncoding(t *testing.T) {
 			t.Errorf("generation %d changed when it was encoded and parsed, want c.encode() = %q", i, b)
 		}
 		if len(b) > maxCredential/2 {
-			t.Errorf("generation %d has %d bytes; the bound of %d is near", i, len(b), maxCredential)
+			t.Errorf("generation %d: got %d bytes, want at most half of the bound, %d", i, len(b), maxCredential/2)
 		}
 	}
 }

@@ -245,7 +245,7 @@ func TestRevocationWithInvitedEndsAllBelow(t *testing.T) {
 		t.Helper()
 		got := []verdict{r.verdict(g.cred), r.verdict(below.cred), r.verdict(moved), r.verdict(anew)}
 		if !slices.Equal(got, []verdict{by, underneath, away, again}) {
-			t.Errorf("%s: got %v", name, got)
+			t.Errorf("%s: got %v, want %v", name, got, []verdict{by, underneath, away, again})
 		}
 	}
 	want("before", valid, valid, valid, valid)

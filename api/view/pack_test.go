@@ -29,7 +29,7 @@ func TestPackKeepsBothTexts(t *testing.T) {
 			}
 			packed := p.Pack(text, more)
 			if got, gotMore := both(p, packed); got != "a"+string(text) || gotMore != "b"+want || Length(packed) != len(text) {
-				t.Errorf("%.20q and %.20q: got %.20q and %.20q, length %d", text, more, got, gotMore, Length(packed))
+				t.Errorf("%.20q and %.20q: got %.20q and %.20q, length %d, want both with their prefix, length %d", text, more, got, gotMore, Length(packed), len(text))
 			}
 		}
 	}

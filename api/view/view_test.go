@@ -71,7 +71,7 @@ func TestReaderOfALogGetsEverythingInPieces(t *testing.T) {
 		}
 	}
 	if len(read) != objects {
-		t.Errorf("got %d of %d objects", len(read), objects)
+		t.Errorf("got %d objects, want %d", len(read), objects)
 	}
 	for i := range maxGone {
 		l.Remove(fmt.Sprint(i), []byte("-"))

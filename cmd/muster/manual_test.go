@@ -35,11 +35,11 @@ func TestManualIsUpToDate(t *testing.T) {
 	was, is := strings.Split(string(old), "\n"), strings.Split(string(made), "\n")
 	for i := range min(len(was), len(is)) {
 		if was[i] != is[i] {
-			t.Fatalf("docs/manual.md is stale: run `make manual`; line %d is\n%s\nand should be\n%s", i+1, was[i], is[i])
+			t.Fatalf("docs/manual.md is stale: run `make manual`; line %d: got\n%s\nwant\n%s", i+1, was[i], is[i])
 		}
 	}
 	if len(was) != len(is) {
-		t.Fatalf("docs/manual.md is stale: run `make manual`; it has %d lines and should have %d", len(was), len(is))
+		t.Fatalf("docs/manual.md is stale: run `make manual`; got %d lines, want %d", len(was), len(is))
 	}
 }
 

@@ -147,7 +147,7 @@ func TestReloadAppliesLiveSettings(t *testing.T) {
 		t.Errorf("a broken file: got %s, want that it was not reloaded, with the line", said)
 	}
 	if s.cfg.LogLevel != before.LogLevel || s.level.Level() != slog.LevelDebug || n.cfg.Labels["rack"] != "r2" {
-		t.Errorf("a broken file changed the settings: got %+v", s.cfg)
+		t.Errorf("a broken file changed the settings: got %+v, want those of before", s.cfg)
 	}
 	n.refuse = errors.New("token file: gone")
 	if said := reload(before, nil); !strings.Contains(said, "token file: gone") {

@@ -194,7 +194,7 @@ func TestPlacementExperimentPrintsItsGates(t *testing.T) {
 	for _, c := range [][2]string{{"--policy=frag", "--policy: with tables"}, {"--seeds=0", "--seeds 0"}, {"--gates=true", "none.csv"}} {
 		r := program(t.Context(), "", "simulate", "--machines", "4x8xT4,96cpu,384GiB", "--gates", c[0], filepath.Join(dir, "none.csv"))
 		if r.code != 2 || !strings.Contains(r.err, c[1]) {
-			t.Errorf("%s: exit %d: %s", c[0], r.code, r.err)
+			t.Errorf("%s: exit %d, want 2 with %q: %s", c[0], r.code, c[1], r.err)
 		}
 	}
 }

@@ -130,7 +130,7 @@ func TestCitedDecisionsExist(t *testing.T) {
 		}
 	}
 	if cited < 100 {
-		t.Errorf("only %d citations were found", cited)
+		t.Errorf("got %d citations, want at least 100", cited)
 	}
 }
 
@@ -139,7 +139,7 @@ func decisionFiles(t *testing.T) (names []string) {
 	t.Helper()
 	paths, err := filepath.Glob("../../docs/adr/[0-9]*.md")
 	if err != nil || len(paths) < 20 {
-		t.Fatalf("%d decisions, %v", len(paths), err)
+		t.Fatalf("got %d decisions, %v, want at least 20", len(paths), err)
 	}
 	for _, path := range paths {
 		names = append(names, filepath.Base(path))

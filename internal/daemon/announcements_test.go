@@ -58,7 +58,7 @@ func TestSessionOfACallerIsKeptWhileItAnnounces(t *testing.T) {
 			t.Errorf("got %v, %d sessions, want no error and 1", err, len(c.kept))
 		}
 		if len(k.odd) > 0 {
-			t.Error(k.odd)
+			t.Errorf("got unexpected calls of the session manager: %v, want none", k.odd)
 		}
 	})
 }
@@ -90,7 +90,7 @@ func TestCallersAreBounded(t *testing.T) {
 		}
 	}
 	if len(k.odd) > 0 {
-		t.Error(k.odd)
+		t.Errorf("got unexpected calls of the session manager: %v, want none", k.odd)
 	}
 }
 

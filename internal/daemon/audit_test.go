@@ -38,7 +38,7 @@ func TestVisitsBecomeAuditEntries(t *testing.T) {
 		gateAudit{l}.Visited(x.v)
 		all, err := l.Find(t.Context(), audit.Query{Limit: 1})
 		if err != nil || len(all) != 1 {
-			t.Fatal(all, err)
+			t.Fatalf("got entries %v, %v, want one", all, err)
 		}
 		e := all[0]
 		if got := fmt.Sprintf("%s %s %s %s %s %s", e.Action, e.Outcome, e.From, e.Code, e.Object, e.Details["roles"]); got != x.want || e.Peer != x.v.Peer || !e.Action.Known() {

@@ -68,7 +68,7 @@ func (w *town) keeps(t *testing.T, what string, from, to int) {
 		t.Errorf("%s: got %d sessions and %d neighbours, want the same number", what, len(w.keeper.kept), len(w.kept))
 	}
 	if len(w.keeper.odd) > 0 {
-		t.Error(w.keeper.odd)
+		t.Errorf("got unexpected calls of the session manager: %v, want none", w.keeper.odd)
 	}
 }
 

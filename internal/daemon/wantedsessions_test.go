@@ -75,7 +75,7 @@ func TestSessionIsKeptWhileAnyPartWantsIt(t *testing.T) {
 	work.Unwant("self")
 	work.Unwant("b")
 	if len(k.odd) > 0 {
-		t.Error(k.odd)
+		t.Errorf("got unexpected calls of the session manager: %v, want none", k.odd)
 	}
 }
 
@@ -111,7 +111,7 @@ func TestWantedSessionsAreKeptInAnyOrder(t *testing.T) {
 			}
 		}
 		if len(k.odd) > 0 {
-			t.Fatal(k.odd)
+			t.Fatalf("got unexpected calls of the session manager: %v, want none", k.odd)
 		}
 	})
 }

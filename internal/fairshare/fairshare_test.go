@@ -114,7 +114,7 @@ func TestSettingsAreParsedAndBounded(t *testing.T) {
 		t.Errorf("half_life=0s: got on %v, %v, want false", w.On(), err)
 	}
 	if w, err := Parse(nil); err != nil || w.HalfLife != DefaultHalfLife || w.Period() != 10*time.Second || w.User("x") != 1 || w.Project("x") != 1 {
-		t.Errorf("defaults: got %+v, %v", w, err)
+		t.Errorf("defaults: got %+v, %v, want the default half-life and weights of 1", w, err)
 	}
 	if w, err := Parse(map[string]string{"users.a.b": "2", "others": "4", "half_life": "10s"}); err != nil || w.User("a.b") != 2 || w.Project("") != 4 || w.Period() != time.Second {
 		t.Errorf("got %+v, %v, want the settings", w, err)

@@ -131,6 +131,6 @@ func TestSpecKeepsItsZeroes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s, err := storepb.DecodeSpec(b); err != nil || !reflect.DeepEqual(s, job.Spec{}) {
-		t.Errorf("an empty spec became %+v, %v", s, err)
+		t.Errorf("an empty spec became %+v, %v, want it empty", s, err)
 	}
 }

@@ -187,7 +187,7 @@ func testFollow(t *testing.T, p *pair, left <-chan error, most time.Duration) {
 	for n := range 3 {
 		start := time.Now()
 		if !lines.Scan() || lines.Text() != fmt.Sprintf("line %d", n) || time.Since(start) > most {
-			t.Fatalf("line %d: got %q after %s, %v", n, lines.Text(), time.Since(start), lines.Err())
+			t.Fatalf("line %d: got %q after %s, %v, want it within %s", n, lines.Text(), time.Since(start), lines.Err(), most)
 		}
 	}
 	cancel()

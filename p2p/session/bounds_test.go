@@ -200,7 +200,7 @@ func TestLargestMessagesFit(t *testing.T) {
 		}
 		back, err := fromWire(got, &files[*job.File]{})
 		if err != nil || !reflect.DeepEqual(back, msg) {
-			t.Errorf("%T was changed by encoding and decoding: %v", msg, err)
+			t.Errorf("%T was changed by encoding and decoding: %v, want the same message", msg, err)
 		}
 	}
 }
@@ -285,7 +285,7 @@ func TestLargestMessagesCross(t *testing.T) {
 					msg = h
 				}
 				if !reflect.DeepEqual(m, msg) {
-					t.Errorf("%T arrived changed", msg)
+					t.Errorf("got a changed %T: %v, want %v", msg, m, msg)
 				}
 			default:
 				t.Errorf("%T did not arrive: %v", msg, a.lastErr())

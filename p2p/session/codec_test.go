@@ -50,7 +50,7 @@ func TestMessagesSurviveEncoding(t *testing.T) {
 			t.Fatalf("%#v: %v", msg, err)
 		}
 		if !reflect.DeepEqual(got, msg) {
-			t.Fatalf("sent %#v\n got %#v", msg, got)
+			t.Fatalf("want %#v\n got %#v", msg, got)
 		}
 	})
 }
@@ -279,7 +279,7 @@ func FuzzReadFrame(f *testing.F) {
 			t.Fatalf("%#v was read but cannot be sent: %v", msg, err)
 		}
 		if !reflect.DeepEqual(again, msg) {
-			t.Fatalf("read %#v\nthen %#v", msg, again)
+			t.Fatalf("want %#v\n got %#v", msg, again)
 		}
 	})
 }

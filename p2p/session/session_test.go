@@ -449,7 +449,7 @@ func TestTwentyHostsKeepSessionsDespiteLossAndPartition(t *testing.T) {
 		pass(10 * time.Second)
 		for _, a := range c.nodes {
 			if n := len(a.gotOffers()); n != hosts-1 {
-				t.Errorf("got %d of %d offers", n, hosts-1)
+				t.Errorf("got %d offers, want %d", n, hosts-1)
 			}
 			a.kept(t)
 		}

@@ -41,7 +41,7 @@ func until(t *testing.T, what string, ok func() bool) {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatal(what)
+			t.Fatalf("after a minute still: %s", what)
 		}
 	}
 }
