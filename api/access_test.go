@@ -74,13 +74,13 @@ func TestRequesterSeesTheSameAtEveryDaemon(t *testing.T) {
 	for _, w := range everybody {
 		for _, via := range []int{0, 1} {
 			t.Run(fmt.Sprintf("%s, via %d", w.name, via), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) { w.look(t, via) })
+				synctest.Test(t, func(t *testing.T) { w.checkAt(t, via) })
 			})
 		}
 	}
 }
 
-func (w who) look(t *testing.T, via int) {
+func (w who) checkAt(t *testing.T, via int) {
 	c := newCluster(t, "amy", "ben")
 	owner, at := c.daemons[0], c.daemons[via]
 	j := secretJob(owner, w.share)
@@ -146,13 +146,13 @@ func (w who) look(t *testing.T, via int) {
 	}
 	owner.put(j) // as before the changes
 	if has(partRow) {
-		w.row(t, at, j)
+		w.checkRow(t, at, j)
 	}
-	w.listed(t, at, j, has(partRow))
+	w.checkListed(t, at, j, has(partRow))
 }
 
-// row checks what all users see of a job.
-func (w who) row(t *testing.T, at *daemon, j job.Job) {
+// checkRow checks what all users see of a job.
+func (w who) checkRow(t *testing.T, at *daemon, j job.Job) {
 	t.Helper()
 	d, err := at.client.Job(t.Context(), j.ID)
 	if err != nil || d.Name != "public-name" || d.User != "ada" || d.State != job.Failed || d.Resources.CPUs != j.Spec.Resources.CPUs || d.Tasks[0].Node != "amy" || d.StartedAt == nil || d.Spec.Name != d.Name {
@@ -167,8 +167,8 @@ func (w who) row(t *testing.T, at *daemon, j job.Job) {
 	}
 }
 
-// listed checks listings and events.
-func (w who) listed(t *testing.T, at *daemon, j job.Job, visible bool) {
+// checkListed checks listings and events.
+func (w who) checkListed(t *testing.T, at *daemon, j job.Job, visible bool) {
 	t.Helper()
 	for _, f := range []JobFilter{{}, {User: "ada"}, {Prefix: string(j.ID)}} {
 		l, err := at.client.Jobs(t.Context(), f)

@@ -16,8 +16,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// opens sends a request, does not read the answer, and returns its status and a function that ends it.
-func (d *daemon) opens(t *testing.T, path string) (status int, header http.Header, end func()) {
+// openStream sends a request, does not read the answer, and returns its status and a function that ends it.
+func (d *daemon) openStream(t *testing.T, path string) (status int, header http.Header, end func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:1"+path, nil)
@@ -38,7 +38,7 @@ func TestOneUserLeavesStreamsForOthers(t *testing.T) {
 		amy.server.auth.httpUser = "eve"
 		var ends []func()
 		for {
-			status, header, end := amy.opens(t, "/v1/events")
+			status, header, end := amy.openStream(t, "/v1/events")
 			ends = append(ends, end)
 			if status != http.StatusOK {
 				if status != http.StatusTooManyRequests || header.Get("Retry-After") == "" {
@@ -67,7 +67,7 @@ func TestOneUserLeavesStreamsForOthers(t *testing.T) {
 		cancel()
 		for _, other := range []string{"amy", "root"} {
 			amy.server.auth.httpUser = other
-			status, _, end := amy.opens(t, "/v1/events")
+			status, _, end := amy.openStream(t, "/v1/events")
 			if ends = append(ends, end); status != http.StatusOK {
 				t.Errorf("a stream of %s: got status %d, want 200", other, status)
 			}
@@ -218,7 +218,7 @@ func TestStreamsToOneDaemonAreShared(t *testing.T) {
 		amy.server.auth.httpUser = "eve"
 		var ends []func()
 		for range 200 {
-			_, _, end := amy.opens(t, "/v1/events")
+			_, _, end := amy.openStream(t, "/v1/events")
 			ends = append(ends, end)
 		}
 		time.Sleep(time.Second)
@@ -231,7 +231,7 @@ func TestStreamsToOneDaemonAreShared(t *testing.T) {
 		if _, err := amy.client.Job(t.Context(), j.ID); err != nil {
 			t.Errorf("another user's show: %v", err)
 		}
-		status, _, end := amy.opens(t, "/v1/events?job="+string(j.ID))
+		status, _, end := amy.openStream(t, "/v1/events?job="+string(j.ID))
 		if ends = append(ends, end); status != http.StatusOK {
 			t.Errorf("another user's stream: got status %d, want 200", status)
 		}

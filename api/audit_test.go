@@ -44,8 +44,8 @@ func (d *daemon) entries(t *testing.T) []audit.Entry {
 	return all
 }
 
-// said returns what the daemon wrote since an earlier call, one line for each entry.
-func (d *daemon) said(t *testing.T, from *int) []string {
+// newEntries returns what the daemon wrote since an earlier call, one line for each entry.
+func (d *daemon) newEntries(t *testing.T, from *int) []string {
 	t.Helper()
 	all := d.entries(t)
 	var lines []string
@@ -124,7 +124,7 @@ func TestRequestsAreAuditedAtBothDaemons(t *testing.T) {
 			if err := x.do(); err != nil {
 				t.Errorf("%s: %v", x.name, err)
 			}
-			at, own := amy.said(t, &a), ben.said(t, &b)
+			at, own := amy.newEntries(t, &a), ben.newEntries(t, &b)
 			for i := range at {
 				at[i] = strings.ReplaceAll(at[i], spec.Name, "ID")
 			}
@@ -191,7 +191,7 @@ func TestActsOfOperatorsAreAuditedWithoutTokens(t *testing.T) {
 			"revoke ok by amy@http of " + string(ben.peer) + " name=ben reason=lost with_invited=true",
 			"restore ok by amy@http of " + string(ben.peer),
 		}
-		if got := amy.said(t, &from); !slices.Equal(got, want) {
+		if got := amy.newEntries(t, &from); !slices.Equal(got, want) {
 			t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 		text, err := os.ReadFile(amy.auditDir + "/" + audit.Name)
@@ -227,7 +227,7 @@ func TestRefusalsAreAudited(t *testing.T) {
 			"cancel refused by eve@http of " + string(j.ID) + " job_user=amy",
 			"authenticate refused by @http of POST /v1/jobs",
 		}
-		if got := amy.said(t, &from); !slices.Equal(got, want) {
+		if got := amy.newEntries(t, &from); !slices.Equal(got, want) {
 			t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 		for _, e := range amy.entries(t) {
@@ -239,7 +239,7 @@ func TestRefusalsAreAudited(t *testing.T) {
 		for range 1000 {
 			amy.raw(t, "GET", "/v1/jobs", "", "Authorization", "Bearer stolen-token-guess")
 		}
-		if n := len(amy.said(t, &from)); n == 0 || n > 120 {
+		if n := len(amy.newEntries(t, &from)); n == 0 || n > 120 {
 			t.Errorf("got %d entries of 1000 guesses, want 1 to 120", n)
 		}
 	})
@@ -259,7 +259,7 @@ func TestUnansweredRequestIsAudited(t *testing.T) {
 		}
 		synctest.Wait()
 		from := 0
-		if got := amy.said(t, &from); len(got) != 1 || !strings.HasPrefix(got[0], "cancel failed by amy@http of "+string(j.ID)) {
+		if got := amy.newEntries(t, &from); len(got) != 1 || !strings.HasPrefix(got[0], "cancel failed by amy@http of "+string(j.ID)) {
 			t.Errorf("got %q, want one entry of a cancel that failed", got)
 		}
 	})

@@ -29,7 +29,7 @@ func TestJobsOfAnOwnerWithAWrongClockAreInOrder(t *testing.T) {
 			t.Helper()
 			for cursor := ""; ; {
 				q := url.Values{"since": {time.Now().Add(-ago).Format(time.RFC3339Nano)}, "limit": {fmt.Sprint(limit)}, "cursor": {cursor}}
-				_, _, text := amy.tagged(t, "/v1/jobs?"+q.Encode(), "")
+				_, _, text := amy.getIfChanged(t, "/v1/jobs?"+q.Encode(), "")
 				var l Listing[Job]
 				if err := json.Unmarshal([]byte(text), &l); err != nil {
 					t.Fatal(err)
@@ -59,7 +59,7 @@ func TestJobsOfAnOwnerWithAWrongClockAreInOrder(t *testing.T) {
 			}
 		}
 		check("asked")
-		amy.looked(t)
+		amy.makePicture(t)
 		check("from the picture")
 		for _, x := range []struct {
 			asked *daemon
@@ -88,7 +88,7 @@ func TestLongestWaitDoesNotDependOnClocks(t *testing.T) {
 			}
 		}
 		check("asked")
-		amy.looked(t)
+		amy.makePicture(t)
 		check("from the picture")
 	})
 }

@@ -49,8 +49,8 @@ func closed(c net.Conn) bool {
 	return errors.Is(err, io.EOF)
 }
 
-// asks sends a request and returns the status and the problem.
-func asks(t *testing.T, c net.Conn) (int, Problem) {
+// sendRequest sends a request and returns the status and the problem.
+func sendRequest(t *testing.T, c net.Conn) (int, Problem) {
 	t.Helper()
 	go fmt.Fprint(c, "GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
 	_ = c.SetReadDeadline(time.Now().Add(time.Second))
@@ -74,19 +74,19 @@ func TestOneUserLeavesConnectionsForOthers(t *testing.T) {
 		for range maxConnections / 2 {
 			all = append(all, dialed(t, p))
 		}
-		if status, why := asks(t, dialed(t, p)); status != http.StatusTooManyRequests || why.Code != "too-many" {
+		if status, why := sendRequest(t, dialed(t, p)); status != http.StatusTooManyRequests || why.Code != "too-many" {
 			t.Errorf("one connection more: got %d %+v, want 429 too-many", status, why)
 		}
 		user = "amy"
-		if status, _ := asks(t, dialed(t, p)); status != http.StatusOK {
+		if status, _ := sendRequest(t, dialed(t, p)); status != http.StatusOK {
 			t.Errorf("another user: got status %d, want 200", status)
 		}
 		user = "eve"
-		if status, _ := asks(t, all[0]); status != http.StatusOK { // now the second is the oldest
+		if status, _ := sendRequest(t, all[0]); status != http.StatusOK { // now the second is the oldest
 			t.Errorf("a request on the oldest connection: got status %d, want 200", status)
 		}
 		time.Sleep(2 * time.Second)
-		if status, why := asks(t, dialed(t, p)); status != http.StatusOK {
+		if status, why := sendRequest(t, dialed(t, p)); status != http.StatusOK {
 			t.Errorf("after two seconds one connection more: got %d %+v, want 200", status, why)
 		}
 		// the other user has one too, so this user has one less
@@ -105,7 +105,7 @@ func TestHalfOpenTCPConnectionsKeepNobodyOut(t *testing.T) {
 			c := dialed(t, p)
 			go fmt.Fprint(c, "GET /health HT")
 		}
-		if status, why := asks(t, dialed(t, p)); status != http.StatusOK {
+		if status, why := sendRequest(t, dialed(t, p)); status != http.StatusOK {
 			t.Errorf("a request between half-open connections: got %d %+v, want 200", status, why)
 		}
 		if cs.room.used > maxConnections/2 {

@@ -15,8 +15,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// gone removes a daemon from the test's cluster, as the others see it.
-func (c *cluster) gone(d *daemon) {
+// remove removes a daemon from the test's cluster, as the others see it.
+func (c *cluster) remove(d *daemon) {
 	d.back.Close()
 	d.back.cut()
 	for _, o := range c.daemons {
@@ -31,7 +31,7 @@ func TestDeclareDeadGivesUpTasksAtAllOwners(t *testing.T) {
 		c := newCluster(t, "amy", "ben", "cal", "dan")
 		amy, ben, cal, dan := c.daemons[0], c.daemons[1], c.daemons[2], c.daemons[3]
 		amy.server.auth.operators = []string{"amy"}
-		c.gone(dan)
+		c.remove(dan)
 		amy.held[dan.peer], cal.held[dan.peer] = 1, 2
 		d, err := amy.client.DeclareDead(t.Context(), "dan", true)
 		if err != nil || !d.DryRun || d.Tasks != 3 || d.Daemons != 2 || d.ID != dan.peer || d.Name != "dan" || len(d.Partial) != 0 {
@@ -82,7 +82,7 @@ func TestDeclareDeadRefusesANodeThatAnswers(t *testing.T) {
 		refused("one with a connection", "dan", "node dan: conflict: it answers amy")
 		amy.states[dan.peer] = NodeLost // amy has lost contact with it, but it is there
 		refused("one that can be dialled", "dan", "it answers amy")
-		c.gone(dan)
+		c.remove(dan)
 		cal.states[dan.peer] = NodeReady
 		refused("one with a connection to another daemon", "dan", "it answers cal")
 		cal.states[dan.peer] = NodeSuspect
@@ -127,8 +127,8 @@ func TestDeclareDeadNamesSilentOwners(t *testing.T) {
 		c := newCluster(t, "amy", "ben", "cal", "dan", "eli")
 		amy, ben, cal, dan, eli := c.daemons[0], c.daemons[1], c.daemons[2], c.daemons[3], c.daemons[4]
 		amy.server.auth.operators = []string{"amy"}
-		c.gone(dan)
-		c.gone(eli)
+		c.remove(dan)
+		c.remove(eli)
 		close(ben.silent)
 		cal.held[dan.peer] = 2
 		began := time.Now()
@@ -159,7 +159,7 @@ func TestDeclareDeadIgnoresImpossibleAnswers(t *testing.T) {
 		c := newCluster(t, "amy", "ben", "cal", "dan")
 		amy, ben, cal, dan := c.daemons[0], c.daemons[1], c.daemons[2], c.daemons[3]
 		amy.server.auth.operators = []string{"amy"}
-		c.gone(dan)
+		c.remove(dan)
 		amy.held[dan.peer], ben.held[dan.peer], cal.held[dan.peer] = 1, maxGiven+1, 1<<62
 		d, err := amy.client.DeclareDead(t.Context(), "dan", true)
 		if err != nil || d.Tasks != 1 || !slices.Equal(d.Partial, []string{"ben", "cal"}) {
@@ -185,7 +185,7 @@ func TestDeclareDeadIsForOperators(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
-		c.gone(ben)
+		c.remove(ben)
 		for _, dryRun := range []bool{true, false} {
 			if _, err := amy.client.DeclareDead(t.Context(), "ben", dryRun); !errors.Is(err, ErrDenied) {
 				t.Errorf("DeclareDead = %v, want ErrDenied", err)

@@ -11,8 +11,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// fields returns the JSON fields of v. The test fails if one of the names is missing.
-func fields(t *testing.T, v any, names string) map[string]any {
+// wantFields returns the JSON fields of v. The test fails if one of the names is missing.
+func wantFields(t *testing.T, v any, names string) map[string]any {
 	t.Helper()
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -36,31 +36,31 @@ func TestDocumentsHaveAllFields(t *testing.T) {
 		Tasks: []job.Task{{State: job.Pending, Reason: job.Reason{Word: job.ReasonResources, Detail: "full"}}},
 	}
 	j.Spec.Resources.Memory, j.Spec.TimeLimit = 8<<30, job.Duration(90*time.Minute)
-	m := fields(t, JobDocument(whole(j), 3), "schema id name user state reason exit_code priority nodes array submitted_at started_at ended_at owner tasks spec copies task_count counts exit_status")
+	m := wantFields(t, JobDocument(whole(j), 3), "schema id name user state reason exit_code priority nodes array submitted_at started_at ended_at owner tasks spec copies task_count counts exit_status")
 	if m["submitted_at"] != "2026-01-02T02:04:05Z" || m["exit_code"] != nil || m["started_at"] != nil || m["reason"] != "Resources" || m["time_limit"] != 5400.0 ||
 		m["resources"].(map[string]any)["memory"] != float64(8<<30) || m["copies"] != 3.0 {
 		t.Errorf("job: got %v, want its values in the units of the API", m)
 	}
-	fields(t, JobDocument(j, 1).Tasks[0], "schema job task state reason node_id node attempt exit_code signal gpus started_at ended_at")
+	wantFields(t, JobDocument(j, 1).Tasks[0], "schema job task state reason node_id node attempt exit_code signal gpus started_at ended_at")
 	info := NodeInfo{
 		Profile: contract.Profile{Peer: "p", Name: "n", CPUs: 4, Memory: 64 << 30, GPUs: []gpu.Device{{UUID: "u", Memory: 80 << 30, Simulated: true}, {UUID: "v"}}},
 		Free:    contract.Free{CPUs: 2, Memory: 1 << 30, GPUs: []contract.FreeGPU{{UUID: "u", Milli: 500}, {UUID: "v", Milli: 1000}}}, State: NodeReady,
 		Status: []gpu.Status{{UUID: "u", MemoryUsed: 5, Health: gpu.Healthy}}, Holders: map[string][]job.ID{"u": {j.ID}},
 	}
 	n := NodeDocument(info)
-	m = fields(t, n, "schema id name state labels addrs version cpus memory free gpus")
+	m = wantFields(t, n, "schema id name state labels addrs version cpus memory free gpus")
 	if m["memory"] != float64(64<<30) || m["free"].(map[string]any)["gpus"] != 1.0 {
 		t.Errorf("node: got %v, want memory in bytes and one free GPU", m)
 	}
-	m = fields(t, n.GPUs[0], "schema node uuid index model memory memory_used utilization health simulated job")
+	m = wantFields(t, n.GPUs[0], "schema node uuid index model memory memory_used utilization health simulated job")
 	if m["job"] != string(j.ID) || m["memory_used"] != 5.0 || m["simulated"] != true || m["free"] != 0.5 {
 		t.Errorf("gpu: got %v, want the job, the memory and the free half", m)
 	}
 	if n.GPUs[1].Health != gpu.Unknown || n.GPUs[1].Job != "" || n.GPUs[1].Utilization != -1 {
 		t.Errorf("a GPU without status: got %+v, want unknown values", n.GPUs[1])
 	}
-	fields(t, Invitation{}, "bootstrap token cluster expires_at")
-	m = fields(t, Listing[Job]{Schema: SchemaJobs, Items: []Job{}, Partial: []string{}}, "schema items partial")
+	wantFields(t, Invitation{}, "bootstrap token cluster expires_at")
+	m = wantFields(t, Listing[Job]{Schema: SchemaJobs, Items: []Job{}, Partial: []string{}}, "schema items partial")
 	if m["items"] == nil || m["partial"] == nil {
 		t.Errorf("an empty listing: got %v, want empty lists", m)
 	}

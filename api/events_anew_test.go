@@ -20,7 +20,7 @@ func TestChangesDuringABreakAreEventsOnce(t *testing.T) {
 			c := newCluster(t, "amy", "ben")
 			amy, ben := c.daemons[0], c.daemons[1]
 			_, ends, goes := ben.put(ben.newJob(1)), ben.put(running(ben.newJob(2), ben)), ben.put(ben.newJob(3))
-			amy.looked(t)
+			amy.makePicture(t)
 			if read {
 				_, leave := ben.server.feeds.read(t.Context())
 				defer leave()
@@ -28,7 +28,7 @@ func TestChangesDuringABreakAreEventsOnce(t *testing.T) {
 			}
 			ben.put(running(ben.newJob(4), ben)) // after the feed has reported everything
 			sleep(t.Context(), time.Second)
-			all := amy.heard(t, "kind=job,gone", "", 4*relist, func() {
+			all := amy.collectEvents(t, "kind=job,gone", "", 4*relist, func() {
 				ben.back.cut()
 				ben.put(ended(ends, job.Exit{State: job.Succeeded}))
 				ben.put(ben.newJob(5))

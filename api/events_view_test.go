@@ -14,8 +14,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// heard reads a stream of events for a time, and returns its events.
-func (d *daemon) heard(t *testing.T, query, after string, d1 time.Duration, during func()) (all []Event) {
+// collectEvents reads a stream of events for a time, and returns its events.
+func (d *daemon) collectEvents(t *testing.T, query, after string, d1 time.Duration, during func()) (all []Event) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d1)
 	defer cancel()
@@ -54,7 +54,7 @@ func TestChangesInTheClusterAreEvents(t *testing.T) {
 		c := newCluster(t, "amy", "ben", "cal")
 		amy, ben, cal := c.daemons[0], c.daemons[1], c.daemons[2]
 		j := ben.put(ben.newJob(1))
-		amy.looked(t)
+		amy.makePicture(t)
 		changes := func() {
 			ben.put(running(j, cal))
 			cal.mu.Lock()
@@ -84,7 +84,7 @@ func TestChangesInTheClusterAreEvents(t *testing.T) {
 			"node=cal":                     {"open", "job", "job", "node", "task", "task"},
 			"kind=job&job=" + string(j.ID): {"open", "job", "job"},
 		} {
-			all := amy.heard(t, query, "", 4*time.Second, changes)
+			all := amy.collectEvents(t, query, "", 4*time.Second, changes)
 			got := kinds(all)
 			slices.Sort(got[1:])
 			if !slices.Equal(got, want) {
@@ -108,24 +108,24 @@ func TestEventsResumeAfterAReconnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
-		amy.looked(t)
-		first := amy.heard(t, "kind=job", "", time.Second, func() { ben.put(ben.newJob(1)) })
+		amy.makePicture(t)
+		first := amy.collectEvents(t, "kind=job", "", time.Second, func() { ben.put(ben.newJob(1)) })
 		if len(first) != 2 {
 			t.Fatalf("got %v, want 2 events", kinds(first))
 		}
 		ben.put(ben.newJob(2))
 		sleep(t.Context(), time.Second)
-		again := amy.heard(t, "kind=job", first[1].EventID, time.Second, nil)
+		again := amy.collectEvents(t, "kind=job", first[1].EventID, time.Second, nil)
 		if len(again) != 2 || again[1].Job == nil || again[1].ID != job.NewID(ben.group, 2) {
 			t.Errorf("after %s: got %+v, want an open event and the second job", first[1].EventID, again)
 		}
 		for _, wrong := range []string{"other-3", "x", first[1].EventID + "9"} {
-			if got := kinds(amy.heard(t, "kind=job", wrong, time.Second, nil)); !slices.Equal(got, []string{"open", "gap"}) {
+			if got := kinds(amy.collectEvents(t, "kind=job", wrong, time.Second, nil)); !slices.Equal(got, []string{"open", "gap"}) {
 				t.Errorf("after %s: got %v, want open and gap", wrong, got)
 			}
 		}
 		now := time.Now()
-		all := amy.heard(t, "kind=job&follow=false&since="+now.Add(-10*time.Second).UTC().Format(time.RFC3339), "", time.Hour, nil)
+		all := amy.collectEvents(t, "kind=job&follow=false&since="+now.Add(-10*time.Second).UTC().Format(time.RFC3339), "", time.Hour, nil)
 		if got := kinds(all); !slices.Equal(got, []string{"open", "gap", "open", "job", "job"}) || time.Since(now) > time.Second {
 			t.Errorf("since before the picture was made: got %v after %s, want a gap and two jobs at once", got, time.Since(now))
 		}
@@ -138,7 +138,7 @@ func TestEventsResumeAfterAReconnect(t *testing.T) {
 				amy.picture().apply(m, &feedLine{Job: &d})
 			})
 		}
-		got := kinds(amy.heard(t, "kind=job", first[1].EventID, time.Second, nil))
+		got := kinds(amy.collectEvents(t, "kind=job", first[1].EventID, time.Second, nil))
 		if len(got) != maxEvents+2 || got[1] != "gap" {
 			t.Errorf("after a flood: got %d events, %v, want a gap and those of the ring", len(got), got[:3])
 		}
@@ -150,8 +150,8 @@ func TestEventsAreMerged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
-		amy.looked(t)
-		all := amy.heard(t, "kind=job", "", 4*time.Second, func() {
+		amy.makePicture(t)
+		all := amy.collectEvents(t, "kind=job", "", 4*time.Second, func() {
 			for i := range 100 {
 				x := ben.newJob(1)
 				x.Spec.Priority = i
@@ -237,7 +237,7 @@ func TestDaemonWithoutAFeedIsAskedEachTime(t *testing.T) {
 		ben.lies = map[string]any{pathFeed: http.StatusNotFound}
 		ben.mu.Unlock()
 		ben.put(ben.newJob(1))
-		amy.looked(t)
+		amy.makePicture(t)
 		for i := range 3 {
 			ben.put(ben.newJob(uint64(2 + i)))
 			l, err := amy.client.Jobs(t.Context(), JobFilter{})
@@ -260,7 +260,7 @@ func TestPictureOfManyJobsIsBounded(t *testing.T) {
 		for i := range most {
 			ben.put(ended(running(ben.newJob(uint64(i)), ben), job.Exit{State: job.Succeeded}))
 		}
-		v := amy.looked(t)
+		v := amy.makePicture(t)
 		shelf := 0
 		v.with(ben.peer, func(m *viewMember) { m.shelf.All(func(*view.Row) { shelf++ }) })
 		if shelf < 500 || shelf > 600 {

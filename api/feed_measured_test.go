@@ -126,7 +126,7 @@ func TestFeedServesReadersWithAndWithoutSamples(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
-		v := amy.looked(t)
+		v := amy.makePicture(t)
 		count := func(measured bool) (nodes, samples int) {
 			ctx, cancel := context.WithTimeout(t.Context(), 59*time.Second)
 			defer cancel()

@@ -17,8 +17,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// followed collects the progress of jobs until f returns false.
-func (d *daemon) followed(ctx context.Context, g job.Group, jobs []job.Follow, more func(job.Progress) bool) (got []job.Progress, err error) {
+// collectProgress collects the progress of jobs until f returns false.
+func (d *daemon) collectProgress(ctx context.Context, g job.Group, jobs []job.Follow, more func(job.Progress) bool) (got []job.Progress, err error) {
 	enough := errors.New("enough")
 	err = d.server.Follow(ctx, g, jobs, func(p job.Progress) error {
 		if got = append(got, p); !more(p) {
@@ -43,7 +43,7 @@ func TestFollowReportsStateAndChanges(t *testing.T) {
 		for _, d := range []*daemon{amy, ben} { // at another daemon, and at the owner
 			ben.put(j)
 			time.AfterFunc(time.Minute, func() { ben.put(ended(running(j, ben), job.Exit{State: job.Failed, Code: 1})) })
-			got, err := d.followed(t.Context(), ben.group, jobs, func(p job.Progress) bool { return p.State != job.Failed })
+			got, err := d.collectProgress(t.Context(), ben.group, jobs, func(p job.Progress) bool { return p.State != job.Failed })
 			want := []job.Progress{
 				{Job: j.ID, State: job.Pending, Ago: time.Minute},
 				{Job: array.ID, State: job.Running, Started: true, Ago: time.Minute, Tasks: testTasks},
@@ -74,21 +74,21 @@ func TestFollowNamesASilentOwner(t *testing.T) {
 		ben.mu.Lock()
 		ben.stuck = fmt.Errorf("%w: another daemon answers for these jobs now", ErrUnavailable)
 		ben.mu.Unlock()
-		if _, err := amy.followed(t.Context(), ben.group, jobs, none); err == nil || !strings.Contains(err.Error(), "its owner ben does not answer") || !strings.Contains(err.Error(), "another daemon") {
+		if _, err := amy.collectProgress(t.Context(), ben.group, jobs, none); err == nil || !strings.Contains(err.Error(), "its owner ben does not answer") || !strings.Contains(err.Error(), "another daemon") {
 			t.Errorf("a daemon that does not own them: got %v, want an error with the owner", err)
 		}
 		ben.mu.Lock()
 		ben.forwarded = func(job.Group) (job.Peer, bool) { return amy.peer, false }
 		ben.mu.Unlock()
-		if _, err := amy.followed(t.Context(), ben.group, jobs, none); err == nil || !strings.Contains(err.Error(), "does not own them") {
+		if _, err := amy.collectProgress(t.Context(), ben.group, jobs, none); err == nil || !strings.Contains(err.Error(), "does not own them") {
 			t.Errorf("a daemon of another group: got %v, want that it does not own them", err)
 		}
-		if _, err := amy.followed(t.Context(), 99, jobs, none); err == nil || !strings.Contains(err.Error(), "its owner is not known") {
+		if _, err := amy.collectProgress(t.Context(), 99, jobs, none); err == nil || !strings.Contains(err.Error(), "its owner is not known") {
 			t.Errorf("no owner: got %v, want that it is not known", err)
 		}
 		close(ben.silent)
 		began := time.Now()
-		if _, err := amy.followed(t.Context(), ben.group, jobs, none); err == nil || time.Since(began) != eventSilence || !strings.Contains(err.Error(), "ben does not answer: no answer in time") {
+		if _, err := amy.collectProgress(t.Context(), ben.group, jobs, none); err == nil || time.Since(began) != eventSilence || !strings.Contains(err.Error(), "ben does not answer: no answer in time") {
 			t.Errorf("silent for %s: got %v, want an error after eventSilence", time.Since(began), err)
 		}
 	})
@@ -191,7 +191,7 @@ func TestFollowRefusesExcessiveRequests(t *testing.T) {
 		}
 		cancel()
 		time.Sleep(time.Minute)
-		if _, err := amy.followed(t.Context(), ben.group, one, func(job.Progress) bool { return false }); err != nil {
+		if _, err := amy.collectProgress(t.Context(), ben.group, one, func(job.Progress) bool { return false }); err != nil {
 			t.Errorf("after the others have ended: got %v, want no error", err)
 		}
 		time.Sleep(time.Minute)

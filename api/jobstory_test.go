@@ -13,8 +13,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// told returns a story in a few words.
-func told(events []JobEvent) (out []string) {
+// summarize returns a story in a few words.
+func summarize(events []JobEvent) (out []string) {
 	for _, e := range events {
 		text := string(e.Kind)
 		if e.Task != nil {
@@ -50,7 +50,7 @@ func TestHistoryOfAJobIsInCausalOrder(t *testing.T) {
 			"submitted " + j.User, "omitted what people asked for before", "omitted 0.0 earlier attempts", "held look", "released", "placed 0.2 cal", "ended 0.2 cal NODE_FAIL silent",
 			"placed 0.3 ben", "started 0.3 ben", "ended 0.3 ben FAILED", "requeued 0,…", "placed 0.4 amy", "started 0.4 amy",
 		}
-		if got := told(l.Items); err != nil || !slices.Equal(got, want) || l.Next != "" {
+		if got := summarize(l.Items); err != nil || !slices.Equal(got, want) || l.Next != "" {
 			t.Errorf("got %q, %v\nwant %q", got, err, want)
 		}
 		if e := l.Items[9]; e.ExitCode == nil || *e.ExitCode != 7 || !e.At.Equal(after(6)) || l.Items[1].At != nil || l.Items[1].Count != 5 {
@@ -61,7 +61,7 @@ func TestHistoryOfAJobIsInCausalOrder(t *testing.T) {
 		task.State, task.Assigned, task.Exit, task.Ended, task.Reason = job.Succeeded, false, &exit, after(30), job.Reason{}
 		ben.put(j)
 		l, _ = amy.client.Story(t.Context(), j.ID, TaskFilter{})
-		if got := told(l.Items); !slices.Equal(got[len(got)-2:], []string{"ended 0.4 amy SUCCEEDED", "ended SUCCEEDED"}) {
+		if got := summarize(l.Items); !slices.Equal(got[len(got)-2:], []string{"ended 0.4 amy SUCCEEDED", "ended SUCCEEDED"}) {
 			t.Errorf("got %q, want the end of the task and of the job last", got)
 		}
 		if _, err := amy.client.Story(t.Context(), job.NewID(ben.group, 77), TaskFilter{}); !errors.Is(err, ErrNotFound) {
@@ -89,7 +89,7 @@ func TestHistoryOfAnArrayComesInPages(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			pages = append(pages, told(l.Items))
+			pages = append(pages, summarize(l.Items))
 			if f.Cursor = l.Next; f.Cursor == "" {
 				break
 			}
@@ -98,8 +98,8 @@ func TestHistoryOfAnArrayComesInPages(t *testing.T) {
 			t.Errorf("got %v, want %s", pages, want)
 		}
 		l, err := amy.client.Story(t.Context(), j.ID, TaskFilter{Tasks: []job.Range{{First: 31, Last: 6000}}})
-		if err != nil || fmt.Sprint(told(l.Items)) != "[placed 5010.1 ben]" {
-			t.Errorf("of some tasks: got %v, %v, want task 5010", told(l.Items), err)
+		if err != nil || fmt.Sprint(summarize(l.Items)) != "[placed 5010.1 ben]" {
+			t.Errorf("of some tasks: got %v, %v, want task 5010", summarize(l.Items), err)
 		}
 		for _, q := range []string{"?cursor=-1", "?cursor=x", "?limit=251", "?tasks=nine"} {
 			resp := amy.ask(t, http.MethodGet, "/v1/jobs/"+string(j.ID)+"/events"+q)

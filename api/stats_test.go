@@ -58,7 +58,7 @@ func TestStatsAddUpWaitsAndUsers(t *testing.T) {
 			}
 		}
 		check("asked")
-		v := amy.looked(t)
+		v := amy.makePicture(t)
 		check("from the picture")
 		if m := v.members[ben.peer]; m.queue == nil {
 			t.Error("the picture has no queue of ben")
@@ -112,7 +112,7 @@ func TestStatsBoundUsersOfOneDaemon(t *testing.T) {
 			if err != nil || len(s.Users) != maxStatsUsers || s.Users[0].User != "u399" || s.MoreUsers != 300 {
 				t.Errorf("%s: got %d users and %d more, %+v, %v, want the bound and 300 more", how, len(s.Users), s.MoreUsers, s.Users[:min(1, len(s.Users))], err)
 			}
-			amy.looked(t)
+			amy.makePicture(t)
 		}
 	})
 	lie := func(u UserLoad) QueueInfo { return QueueInfo{Users: []UserLoad{u}} }
@@ -148,7 +148,7 @@ func TestStatsShowOwnUsersOnly(t *testing.T) {
 					t.Errorf("%s, %s: got %+v, %v, want %d users", how, user, s.Users, err, want)
 				}
 			}
-			amy.looked(t)
+			amy.makePicture(t)
 		}
 		amy.server.auth.httpUser = "olga"
 		if s, err := amy.client.Stats(t.Context()); err != nil || len(s.Users) != 2 {

@@ -204,7 +204,7 @@ func TestNodesReportWhatIsInUse(t *testing.T) {
 			t.Fatal(err)
 		}
 		check("one node", n.Usage, 3)
-		amy.looked(t)
+		amy.makePicture(t)
 		events := make(chan Event, 100)
 		go func() {
 			for e := range amy.client.Events(t.Context(), EventFilter{Kinds: []EventKind{EventNode, EventGPU}}) {

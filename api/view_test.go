@@ -18,8 +18,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// looked creates the picture of a daemon, and waits until it has all members.
-func (d *daemon) looked(t *testing.T) *clusterView {
+// makePicture creates the picture of a daemon, and waits until it has all members.
+func (d *daemon) makePicture(t *testing.T) *clusterView {
 	t.Helper()
 	for range 2 {
 		if _, err := d.client.Nodes(t.Context()); err != nil {
@@ -35,8 +35,8 @@ func (d *daemon) looked(t *testing.T) *clusterView {
 	return v
 }
 
-// tagged gets a listing unless it has this ETag.
-func (d *daemon) tagged(t *testing.T, path, tag string) (status int, etag, text string) {
+// getIfChanged gets a listing unless it has this ETag.
+func (d *daemon) getIfChanged(t *testing.T, path, tag string) (status int, etag, text string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:1"+path, http.NoBody)
 	if err != nil {
@@ -62,7 +62,7 @@ func TestListingFromThePictureAsksNoMember(t *testing.T) {
 		c := newCluster(t, "amy", "ben", "cal")
 		amy, ben, cal := c.daemons[0], c.daemons[1], c.daemons[2]
 		j := ben.put(running(ben.newJob(1), cal))
-		amy.looked(t)
+		amy.makePicture(t)
 		close(cal.silent) // only for new requests
 		began := time.Now()
 		list := func() Listing[Job] {
@@ -108,7 +108,7 @@ func TestSilentMemberKeepsItsRowsInThePicture(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
 		j := ben.put(running(ben.newJob(1), ben))
-		amy.looked(t)
+		amy.makePicture(t)
 		close(ben.silent)
 		ben.back.cut()
 		sleep(t.Context(), 5*time.Second)
@@ -146,7 +146,7 @@ func TestPictureShowsWhatTheOwnerWouldShow(t *testing.T) {
 		j.User = "ada"
 		j.Tasks[0].PID = 4711
 		ben.put(j)
-		amy.looked(t)
+		amy.makePicture(t)
 		for user, want := range map[string]string{"ada": "4711", "olga": "4711", "eve": ""} {
 			amy.server.auth.httpUser = user
 			_, _, text := amy.raw(t, http.MethodGet, "/v1/jobs", "")
@@ -172,7 +172,7 @@ func TestPictureWithoutRequestsIsDropped(t *testing.T) {
 		if amy.picture() != nil {
 			t.Error("one request makes a picture")
 		}
-		v := amy.looked(t)
+		v := amy.makePicture(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		opened := make(chan struct{}, 10)
 		for range 50 { // many requests open one feed for each member
@@ -240,10 +240,10 @@ func TestUnchangedListingIsNotSentAgain(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
 		ben.put(ben.newJob(1))
-		amy.looked(t)
+		amy.makePicture(t)
 		for _, path := range []string{"/v1/nodes", "/v1/gpus", "/v1/jobs", "/v1/stats"} {
 			get := func(tag string) (int, string, string) {
-				return amy.tagged(t, path, tag)
+				return amy.getIfChanged(t, path, tag)
 			}
 			status, tag, text := get("")
 			if status != http.StatusOK || tag == "" || !json.Valid([]byte(text)) {
@@ -254,10 +254,10 @@ func TestUnchangedListingIsNotSentAgain(t *testing.T) {
 				t.Errorf("%s: got %d %s %s, want 304", path, status, again, text)
 			}
 		}
-		_, tag, _ := amy.tagged(t, "/v1/jobs", "")
+		_, tag, _ := amy.getIfChanged(t, "/v1/jobs", "")
 		ben.put(ben.newJob(2))
 		sleep(t.Context(), time.Second)
-		if _, now, _ := amy.tagged(t, "/v1/jobs", ""); now == tag {
+		if _, now, _ := amy.getIfChanged(t, "/v1/jobs", ""); now == tag {
 			t.Error("the same tag after a change")
 		}
 	})
@@ -268,7 +268,7 @@ func TestListGPUsSelectsFieldsAndNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben", "cal")
 		amy, ben := c.daemons[0], c.daemons[1]
-		amy.looked(t)
+		amy.makePicture(t)
 		f := ListFilter{Fields: []string{"node_id", "uuid", "utilization"}, Nodes: []job.Peer{ben.peer}}
 		l, err := amy.client.ListGPUs(t.Context(), f)
 		if err != nil || len(l.Items) != 1 || l.Items[0].NodeID != ben.peer || l.Items[0].UUID == "" || l.Items[0].Model != "" || l.Tag == "" || l.Bytes == 0 || l.Same {
@@ -421,7 +421,7 @@ func TestListingParametersSelectAndShapeRows(t *testing.T) {
 			if err := json.Unmarshal([]byte(text), &l); err != nil || len(l.Items) != 2 || len(l.Items[0]) != 2 || l.Items[0]["name"] != "ben" || l.Items[1]["age"] == nil {
 				t.Errorf("got %s, want 2 rows with the two fields", text)
 			}
-			amy.looked(t)
+			amy.makePicture(t)
 		}
 	})
 }
@@ -441,7 +441,7 @@ func TestSortedListingHasOldJobs(t *testing.T) {
 				d.put(j)
 			}
 		}
-		amy.looked(t)
+		amy.makePicture(t)
 		sleep(t.Context(), 2*time.Second)
 		l, err := amy.client.Jobs(t.Context(), JobFilter{Limit: 2})
 		if err != nil || len(l.Items) != 2 || l.Next == "" {

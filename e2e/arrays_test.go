@@ -58,9 +58,9 @@ func (d *daemon) doc(selector string) (j api.Job) {
 	return j
 }
 
-// small checks the highest memory of the daemons, and logs what it consists of now. Pages of the program's file are
+// checkMemory checks the highest memory of the daemons, and logs what it consists of now. Pages of the program's file are
 // shared by all daemons of a host.
-func small(t *testing.T, all []*daemon, when string) {
+func checkMemory(t *testing.T, all []*daemon, when string) {
 	t.Helper()
 	for _, d := range all {
 		peak, anon, file := memory(t, d, "VmHWM"), memory(t, d, "RssAnon"), memory(t, d, "RssFile")
@@ -129,7 +129,7 @@ func TestEachElementOfAnArrayRunsOnce(t *testing.T) {
 	}
 	seen := watchProgress(t, cat, id)
 	wanted := fmt.Sprintf("%s.0-%d", id, n-unwanted-1)
-	if r := ben.patient("wait", wanted); r.code != 3 || strings.Count(r.stderr, "\n") > 5 {
+	if r := ben.musterPatiently("wait", wanted); r.code != 3 || strings.Count(r.stderr, "\n") > 5 {
 		t.Errorf("wait %s: exit %d, want 3 in few lines: %s", wanted, r.code, r.stderr)
 	}
 	took := time.Since(start)
@@ -137,7 +137,7 @@ func TestEachElementOfAnArrayRunsOnce(t *testing.T) {
 	if got := seen(); len(got) < 2 {
 		t.Errorf("the progress in `muster jobs`: got %q, want at least 2 values", got)
 	}
-	small(t, all, "after the array")
+	checkMemory(t, all, "after the array")
 
 	bad := (n - unwanted - 5 + badEvery - 1) / badEvery
 	attempts := runs(t, dir)
@@ -176,7 +176,7 @@ func TestEachElementOfAnArrayRunsOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	ben.ok("requeue", "--failed", wanted)
-	if r := amy.patient("wait", wanted); r.code != 0 {
+	if r := amy.musterPatiently("wait", wanted); r.code != 0 {
 		t.Errorf("wait after the requeue: exit %d, want 0: %s", r.code, r.stderr)
 	}
 	again := runs(t, dir)
@@ -192,11 +192,11 @@ func TestEachElementOfAnArrayRunsOnce(t *testing.T) {
 	if j := amy.doc(id); j.Counts[job.Succeeded] != n-unwanted || j.Counts[job.Cancelled] != unwanted {
 		t.Errorf("got counts %v, want all succeeded but the cancelled ones", j.Counts)
 	}
-	small(t, all, "at the end")
+	checkMemory(t, all, "at the end")
 }
 
-// patient runs a verb that may take longer than others.
-func (d *daemon) patient(args ...string) (r result) {
+// musterPatiently runs a verb that may take longer than others.
+func (d *daemon) musterPatiently(args ...string) (r result) {
 	d.t.Helper()
 	deadline := time.Now().Add(arrayTime)
 	for {
@@ -274,7 +274,7 @@ func TestArrayOfAMillionCostsLittle(t *testing.T) {
 	if j := ben.doc(id); j.State != job.Cancelled || j.Counts[job.Cancelled] != 1_000_000-11 || j.Counts[job.Succeeded] != 11 {
 		t.Errorf("after the cancel: got %s, %v, want 11 succeeded and the rest cancelled", j.State, j.Counts)
 	}
-	small(t, all, "with a million tasks")
+	checkMemory(t, all, "with a million tasks")
 }
 
 // run of an array prints the lines of all its tasks, ends with them, and exits with the highest code.

@@ -22,8 +22,8 @@ import (
 	"github.com/musterhq/muster/p2p/wirepb"
 )
 
-// audited returns the entries of the daemon's own log that f selects. The test fails unless there are n.
-func (d *daemon) audited(n int, what string, f func(*api.AuditEntry) bool) []api.AuditEntry {
+// checkEntries returns the entries of the daemon's own log that f selects. The test fails unless there are n.
+func (d *daemon) checkEntries(n int, what string, f func(*api.AuditEntry) bool) []api.AuditEntry {
 	d.t.Helper()
 	var l api.Listing[api.AuditEntry]
 	text := d.ok("audit", "--node", d.name, "-n", "1000", "--json")
@@ -42,8 +42,8 @@ func (d *daemon) audited(n int, what string, f func(*api.AuditEntry) bool) []api
 	return found
 }
 
-// did selects entries by action, outcome, user and origin.
-func did(a audit.Action, o audit.Outcome, user string, from audit.Origin) func(*api.AuditEntry) bool {
+// entriesOf selects entries by action, outcome, user and origin.
+func entriesOf(a audit.Action, o audit.Outcome, user string, from audit.Origin) func(*api.AuditEntry) bool {
 	return func(e *api.AuditEntry) bool {
 		return e.Action == a && e.Outcome == o && e.User == user && e.From == from
 	}
@@ -108,13 +108,13 @@ func TestActsOfUsersAreAudited(t *testing.T) {
 	}
 
 	at := ben.id()
-	e := amy.audited(2, "submissions over the socket", did(audit.Submit, audit.OK, "nobody", audit.Socket))
+	e := amy.checkEntries(2, "submissions over the socket", entriesOf(audit.Submit, audit.OK, "nobody", audit.Socket))
 	if len(e) == 2 && (e[1].Object != id || e[1].UID == nil || *e[1].UID != nobody || e[1].PID == 0 || e[1].Details["name"] != "walk" || e[1].NodeID != amy.id()) {
 		t.Errorf("got %+v, want the job, the user and the process", e[1])
 	}
 	for _, a := range []audit.Action{audit.Exec, audit.Requeue, audit.Hold, audit.Cancel} {
-		own := ben.audited(1, string(a), did(a, audit.OK, "nobody", audit.Socket))
-		e := amy.audited(1, string(a)+" through ben", did(a, audit.OK, "nobody", audit.Peer))
+		own := ben.checkEntries(1, string(a), entriesOf(a, audit.OK, "nobody", audit.Socket))
+		e := amy.checkEntries(1, string(a)+" through ben", entriesOf(a, audit.OK, "nobody", audit.Peer))
 		if len(own) == 1 && (own[0].Details["forwarded_to"] != string(amy.id()) || own[0].UID == nil) {
 			t.Errorf("got %+v, want that it was forwarded to amy", own[0])
 		}
@@ -125,30 +125,30 @@ func TestActsOfUsersAreAudited(t *testing.T) {
 			t.Errorf("got %+v, want the program and the number of arguments", e[0])
 		}
 	}
-	amy.audited(1, "a hold that failed", did(audit.Hold, audit.Failed, "nobody", audit.Peer))
-	amy.audited(1, "a drain that was refused", did(audit.Drain, audit.Refused, "nobody", audit.Socket))
-	amy.audited(1, "an invitation that was refused", did(audit.Invite, audit.Refused, "nobody", audit.Socket))
-	amy.audited(1, "a refused cancel", did(audit.Cancel, audit.Refused, systemName, audit.Peer))
-	amy.audited(1, "refused logs", did(audit.Logs, audit.Refused, systemName, audit.Peer))
-	if e := amy.audited(1, "an operator's look", did(audit.Logs, audit.OK, "root", audit.Peer)); len(e) == 1 && e[0].Details["job_user"] != "nobody" {
+	amy.checkEntries(1, "a hold that failed", entriesOf(audit.Hold, audit.Failed, "nobody", audit.Peer))
+	amy.checkEntries(1, "a drain that was refused", entriesOf(audit.Drain, audit.Refused, "nobody", audit.Socket))
+	amy.checkEntries(1, "an invitation that was refused", entriesOf(audit.Invite, audit.Refused, "nobody", audit.Socket))
+	amy.checkEntries(1, "a refused cancel", entriesOf(audit.Cancel, audit.Refused, systemName, audit.Peer))
+	amy.checkEntries(1, "refused logs", entriesOf(audit.Logs, audit.Refused, systemName, audit.Peer))
+	if e := amy.checkEntries(1, "an operator's look", entriesOf(audit.Logs, audit.OK, "root", audit.Peer)); len(e) == 1 && e[0].Details["job_user"] != "nobody" {
 		t.Errorf("got %+v, want the user of the job", e[0])
 	}
-	if e := amy.audited(1, "the drain", did(audit.Drain, audit.OK, "root", audit.Peer)); len(e) == 1 && (e[0].Object != string(amy.id()) || e[0].Details["reason"] != "disk") {
+	if e := amy.checkEntries(1, "the drain", entriesOf(audit.Drain, audit.OK, "root", audit.Peer)); len(e) == 1 && (e[0].Object != string(amy.id()) || e[0].Details["reason"] != "disk") {
 		t.Errorf("got %+v, want the node and the reason", e[0])
 	}
 	for _, from := range []*daemon{amy, ben} {
 		origin := map[*daemon]audit.Origin{amy: audit.Peer, ben: audit.Socket}[from]
-		if e := from.audited(1, "the copy", did(audit.Files, audit.OK, "root", origin)); len(e) == 1 && (e[0].Object != id+".0" || from == amy && e[0].Details["paths"] != "kept") {
+		if e := from.checkEntries(1, "the copy", entriesOf(audit.Files, audit.OK, "root", origin)); len(e) == 1 && (e[0].Object != id+".0" || from == amy && e[0].Details["paths"] != "kept") {
 			t.Errorf("got %+v, want the task and the path", e[0])
 		}
 	}
-	amy.audited(1, "the resume", did(audit.Resume, audit.OK, "root", audit.Socket))
-	if e := amy.audited(1, "a job with the token", did(audit.Submit, audit.OK, "mail", audit.HTTP)); len(e) == 1 && !strings.HasPrefix(e[0].Address, "127.0.0.1:") {
+	amy.checkEntries(1, "the resume", entriesOf(audit.Resume, audit.OK, "root", audit.Socket))
+	if e := amy.checkEntries(1, "a job with the token", entriesOf(audit.Submit, audit.OK, "mail", audit.HTTP)); len(e) == 1 && !strings.HasPrefix(e[0].Address, "127.0.0.1:") {
 		t.Errorf("got %+v, want the address", e[0])
 	}
-	amy.audited(1, "a guess", did(audit.Authenticate, audit.Refused, "", audit.HTTP))
-	made := amy.audited(1, "the invitation", did(audit.Invite, audit.OK, "root", audit.Socket))
-	used := amy.audited(1, "its use", did(audit.Join, audit.OK, "", audit.Network))
+	amy.checkEntries(1, "a guess", entriesOf(audit.Authenticate, audit.Refused, "", audit.HTTP))
+	made := amy.checkEntries(1, "the invitation", entriesOf(audit.Invite, audit.OK, "root", audit.Socket))
+	used := amy.checkEntries(1, "its use", entriesOf(audit.Join, audit.OK, "", audit.Network))
 	if len(made) == 1 && len(used) == 1 {
 		want := map[string]string{"roles": "worker,scheduler", "ttl": "5m0s", "uses": "1", "labels": "secure=yes"}
 		for k, v := range want {
@@ -189,7 +189,7 @@ func TestRefusalsOfStrangersAndMembersAreAudited(t *testing.T) {
 	ben := newDaemon(t, "ben", "--gpus", "none").start(inv.flags()...)
 	late := newDaemon(t, "late", "--gpus", "none")
 	late.launch(inv.flags()...)
-	late.exits("used")
+	late.waitExit("used")
 	id := amy.ok("submit", "--hold", "--", "true")
 
 	if r, err := guest.HTTP(http.MethodPost, amy.id(), "/v1/jobs/"+id+"/cancel", rogue.Operator("root"), "{}"); err != nil || r.Status != http.StatusForbidden {
@@ -198,27 +198,27 @@ func TestRefusalsOfStrangersAndMembersAreAudited(t *testing.T) {
 	if r, err := guest.HTTP(http.MethodPost, amy.id(), "/v1/invitations", rogue.Operator("root"), "{}"); err != nil || r.Status != http.StatusNotFound {
 		t.Errorf("got %+v, %v, want 404", r, err)
 	}
-	denied(t, amy, guest, &wirepb.Cancel{Attempt: &wirepb.AttemptRef{Job: id, N: 1}, Group: uint64(job.ID(id).Group()), Epoch: &wirepb.EpochRef{Generation: 9, Term: 9}}, "needs the role scheduler")
+	checkDenied(t, amy, guest, &wirepb.Cancel{Attempt: &wirepb.AttemptRef{Job: id, N: 1}, Group: uint64(job.ID(id).Group()), Epoch: &wirepb.EpochRef{Generation: 9, Term: 9}}, "needs the role scheduler")
 	amy.ok("peers", "--revoke", "ben", "--reason", "stolen\nkey")
 	ben.kill()
 	from := ben.launch()
 	ben.waitLog(from, "revoked")
 
-	if e := amy.audited(1, "the used token", func(e *api.AuditEntry) bool { return e.Action == audit.Join && e.Outcome == audit.Refused }); len(e) == 1 &&
+	if e := amy.checkEntries(1, "the used token", func(e *api.AuditEntry) bool { return e.Action == audit.Join && e.Outcome == audit.Refused }); len(e) == 1 &&
 		(e[0].Code != "used-token" || e[0].Object != inv.ID || e[0].PeerName != "late" || !strings.HasPrefix(e[0].Address, "/ip4/127.0.0.1/")) {
 		t.Errorf("got %+v, want the refused token of late", e[0])
 	}
-	joins := amy.audited(2, "joins", func(e *api.AuditEntry) bool { return e.Action == audit.Join && e.Outcome == audit.OK })
+	joins := amy.checkEntries(2, "joins", func(e *api.AuditEntry) bool { return e.Action == audit.Join && e.Outcome == audit.OK })
 	if !slices.ContainsFunc(joins, func(e api.AuditEntry) bool { return e.Peer == guest.ID() && e.Details["roles"] == "worker" }) {
 		t.Errorf("got joins %+v, want that of the guest", joins)
 	}
 	for _, a := range []audit.Action{audit.Cancel, audit.Invite, audit.Role} {
-		e := amy.audited(1, "refused "+string(a), func(e *api.AuditEntry) bool { return e.Action == a && e.Outcome == audit.Refused })
+		e := amy.checkEntries(1, "refused "+string(a), func(e *api.AuditEntry) bool { return e.Action == a && e.Outcome == audit.Refused })
 		if len(e) == 1 && (e[0].From != audit.Peer || e[0].Peer != guest.ID() || e[0].PeerName != "guest" || e[0].User != "" || e[0].Code == "") {
 			t.Errorf("got %+v, want that the guest did it, with a code", e[0])
 		}
 	}
-	if e := amy.audited(1, "the revocation", did(audit.Revoke, audit.OK, "root", audit.Socket)); len(e) == 1 && (e[0].Details["name"] != "ben" || e[0].Details["reason"] != `stolen\nkey`) {
+	if e := amy.checkEntries(1, "the revocation", entriesOf(audit.Revoke, audit.OK, "root", audit.Socket)); len(e) == 1 && (e[0].Details["name"] != "ben" || e[0].Details["reason"] != `stolen\nkey`) {
 		t.Errorf("got %+v, want the name and the reason", e[0])
 	}
 	tick := time.NewTicker(100 * time.Millisecond)
@@ -261,6 +261,6 @@ func TestFloodOfRefusalsHasFewAuditEntries(t *testing.T) {
 	if refused != flood || lines > 60 {
 		t.Errorf("got %d refusals in %d entries, want %d in at most 60", refused, lines, flood)
 	}
-	amy.audited(1, "a submission before the flood", did(audit.Submit, audit.OK, "root", audit.Socket))
-	amy.audited(1, "a cancel after it", did(audit.Cancel, audit.OK, "root", audit.Socket))
+	amy.checkEntries(1, "a submission before the flood", entriesOf(audit.Submit, audit.OK, "root", audit.Socket))
+	amy.checkEntries(1, "a cancel after it", entriesOf(audit.Cancel, audit.OK, "root", audit.Socket))
 }

@@ -32,11 +32,11 @@ func (s *screen) cooked() bool {
 	return modes.Lflag&unix.ICANON != 0 && modes.Lflag&unix.ECHO != 0
 }
 
-// isCutOff starts a client on a terminal, which must print "ready", and cuts it off.
-func isCutOff(t *testing.T, cmd *exec.Cmd, by syscall.Signal) {
+// checkCutOff starts a client on a terminal, which must print "ready", and cuts it off.
+func checkCutOff(t *testing.T, cmd *exec.Cmd, by syscall.Signal) {
 	t.Helper()
 	s := onTerminal(t, cmd, 24, 80)
-	s.hear("ready")
+	s.waitLine("ready")
 	eventually(t, "raw terminal", func() bool { return !s.cooked() })
 	_ = cmd.Process.Signal(by)
 	var last string
@@ -52,13 +52,13 @@ func isCutOff(t *testing.T, cmd *exec.Cmd, by syscall.Signal) {
 	}
 }
 
-// cutOffs cuts off clients of tasks on a terminal, and of commands in a task.
-func cutOffs(t *testing.T, d *daemon, flags ...string) {
+// checkCutOffs cuts off clients of tasks on a terminal, and of commands in a task.
+func checkCutOffs(t *testing.T, d *daemon, flags ...string) {
 	t.Helper()
 	const ready = "echo re''ady; exec sleep 1000"
 	all := []syscall.Signal{syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGTERM}
 	for _, by := range all {
-		isCutOff(t, d.client(append(append([]string{"run", "-it"}, flags...), "--", "sh", "-c", ready)...), by)
+		checkCutOff(t, d.client(append(append([]string{"run", "-it"}, flags...), "--", "sh", "-c", ready)...), by)
 		if j := d.untilState(d.newest(), "CANCELLED"); !strings.Contains(j.Reason+j.ReasonDetail, "its client has ended before its input") {
 			t.Errorf("cut off by %v: got the reason %q %q, want that its client has ended", by, j.Reason, j.ReasonDetail)
 		}
@@ -66,7 +66,7 @@ func cutOffs(t *testing.T, d *daemon, flags ...string) {
 	id := d.ok(append(append([]string{"submit"}, flags...), "--", "sleep", "1000")...)
 	d.untilState(id, "RUNNING")
 	for _, by := range all {
-		isCutOff(t, d.client("exec", "-it", id, "--", "sh", "-c", ready), by)
+		checkCutOff(t, d.client("exec", "-it", id, "--", "sh", "-c", ready), by)
 	}
 	d.ok("cancel", id)
 	d.untilState(id, "CANCELLED")
@@ -74,7 +74,7 @@ func cutOffs(t *testing.T, d *daemon, flags ...string) {
 
 func TestTerminalIsRestoredWhenClientsAreCutOff(t *testing.T) {
 	d := newDaemon(t, "amy", "--gpus", "none").start()
-	cutOffs(t, d)
+	checkCutOffs(t, d)
 	// Under nohup the client does not end with its terminal.
 	out := filepath.Join(t.TempDir(), "out")
 	cmd := d.client("run", "--", "sh", "-c", "echo ready; cat > "+out)

@@ -24,18 +24,18 @@ import (
 // listed bounds the wait for another list of the GPUs, which is made every 30 s.
 const listed = 75 * time.Second
 
-// looks makes the daemon list its GPUs and read their status now, as a person does who does not wait for it.
-func (d *daemon) looks() {
+// readGPUs makes the daemon list its GPUs and read their status now, as a person does who does not wait for it.
+func (d *daemon) readGPUs() {
 	d.t.Helper()
 	if err := d.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		d.t.Fatal(err)
 	}
 }
 
-// soon makes the daemon read its GPUs, and waits until they are as a test wants them.
-func (d *daemon) soon(right func([]api.GPU) string) {
+// gpusSoonAre makes the daemon read its GPUs, and waits until they are as a test wants them.
+func (d *daemon) gpusSoonAre(right func([]api.GPU) string) {
 	d.t.Helper()
-	d.looks()
+	d.readGPUs()
 	d.gpusAre(patience, right)
 }
 
@@ -220,11 +220,11 @@ func TestDriverMayBeInstalledLaterAndReplaced(t *testing.T) {
 	})
 	c.set("0.wake", "6") // longer than any other answer may take
 	c.unset("init")
-	d.soon(healthyGPUs(2))
+	d.gpusSoonAre(healthyGPUs(2))
 	c.unset("0.wake")
 	first := c.agent()
 	c.install()
-	d.looks()
+	d.readGPUs()
 	untilRight(t, listed, func() string {
 		if pids := c.holders(); len(pids) != 1 || pids[0] == first {
 			return fmt.Sprintf("processes %v have the cards open, want one that is not %d", pids, first)
@@ -244,7 +244,7 @@ func TestLostCardComesBack(t *testing.T) {
 	d := c.daemon().start()
 	d.gpusAre(patience, healthyGPUs(2))
 	c.set("1.memory", "999") // NVML_ERROR_UNKNOWN
-	d.soon(func(all []api.GPU) string {
+	d.gpusSoonAre(func(all []api.GPU) string {
 		if g := all[1]; g.Health != "unknown" || g.MemoryUsed != -1 || all[0].Health != "healthy" {
 			return fmt.Sprintf("a card whose memory cannot be read: %+v", all)
 		}
@@ -253,10 +253,10 @@ func TestLostCardComesBack(t *testing.T) {
 	both := d.ok("submit", "-G", "2", "--", "true")
 	d.until(both, "PENDING for the GPU", func(j api.Job) bool { return j.State == "PENDING" && j.Reason == "GPUUnhealthy" })
 	c.unset("1.memory")
-	d.looks()
+	d.readGPUs()
 	d.untilState(both, "SUCCEEDED")
 	c.set("1.lost", "")
-	d.soon(func(all []api.GPU) string {
+	d.gpusSoonAre(func(all []api.GPU) string {
 		// An agent that began after the loss does not know the card.
 		if len(all) != 2 || all[0].Health != "healthy" || all[1].Health != "unhealthy" && all[1].Health != "unknown" {
 			return fmt.Sprintf("a lost card: %+v", all)
@@ -266,7 +266,7 @@ func TestLostCardComesBack(t *testing.T) {
 	waits := d.ok("submit", "-G", "2", "--", "true")
 	d.untilState(d.ok("submit", "-G", "1", "--", "true"), "SUCCEEDED")
 	c.unset("1.lost") // only a new agent finds it
-	d.soon(healthyGPUs(2))
+	d.gpusSoonAre(healthyGPUs(2))
 	d.untilState(waits, "SUCCEEDED")
 }
 
@@ -294,7 +294,7 @@ func TestDrainedHostReleasesItsGPUs(t *testing.T) {
 	}
 	untilRight(t, patience, open)
 	c.install() // a driver is replaced
-	staysRight(t, 3*time.Second, func() string { d.looks(); return open() })
+	checkFor(t, 3*time.Second, func() string { d.readGPUs(); return open() })
 	d.gpusAre(patience, healthyGPUs(2)) // as before
 	if out := d.ok("gpus"); !strings.Contains(out, "ago: let go while the node is drained") {
 		t.Errorf("gpus: want an age, got\n%s", out)
@@ -309,7 +309,7 @@ func TestDrainedHostReleasesItsGPUs(t *testing.T) {
 	}
 	c.unset("0.lost")
 	d.untilState(d.ok("submit", "-G", "1", "--", "true"), "SUCCEEDED")
-	d.soon(healthyGPUs(2))
+	d.gpusSoonAre(healthyGPUs(2))
 	d.untilState(waits, "SUCCEEDED")
 	// A daemon that is restarted while its host is drained releases them, too.
 	d.ok("node", "drain", "cat")
@@ -351,7 +351,7 @@ func TestMemoryIsAttributedByControlGroup(t *testing.T) {
 		return ""
 	})
 	c.use(0, 300, map[int]int{fork: 10 << 10})
-	d.soon(func(all []api.GPU) string {
+	d.gpusSoonAre(func(all []api.GPU) string {
 		if all[0].MemoryUsed < 10<<30 {
 			return fmt.Sprintf("in use: %d", all[0].MemoryUsed)
 		}
@@ -360,18 +360,18 @@ func TestMemoryIsAttributedByControlGroup(t *testing.T) {
 	// A program that began while the task runs uses half of the GPU.
 	program := other(t)
 	c.use(0, 300, map[int]int{fork: 10 << 10, program: 40 << 10})
-	d.soon(free(0.2, 0.25))
+	d.gpusSoonAre(free(0.2, 0.25))
 	g.open()
 	c.use(0, 300, map[int]int{program: 40 << 10})
 	d.untilState(runs, "SUCCEEDED") // the program is not part of the task, so its end is not waited for
-	d.soon(free(0.4, 0.5))
+	d.gpusSoonAre(free(0.4, 0.5))
 	// 75 GiB are in use, of which the listed programs have 1.
 	c.use(0, 74<<10, map[int]int{program: 1 << 10})
-	d.soon(free(0, 0.07))
+	d.gpusSoonAre(free(0, 0.07))
 	waits := d.ok("submit", "--gpu-share", "0.25", "--gpu-mem", "20GiB", "--", "true")
 	d.until(waits, "PENDING", func(j api.Job) bool { return j.State == "PENDING" && j.Reason == "Resources" })
 	c.use(0, 300, map[int]int{})
-	d.looks()
+	d.readGPUs()
 	d.untilState(waits, "SUCCEEDED")
 }
 

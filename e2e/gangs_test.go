@@ -260,20 +260,20 @@ func untilAllEnded(d *daemon, all []*daemon, within time.Duration) {
 			return fmt.Sprintf("%d jobs have not ended", left)
 		}
 		for _, d := range all {
-			d.tell("jobs")
-			d.tell("nodes")
+			d.logOutput("jobs")
+			d.logOutput("nodes")
 		}
 		for _, j := range l.Items[max(0, left-6):] { // the last are the oldest
-			d.tell("why", string(j.ID))
-			d.tell("show", string(j.ID))
+			d.logOutput("why", string(j.ID))
+			d.logOutput("show", string(j.ID))
 		}
 		d.t.Fatalf("%d jobs have not ended after %s; the last one ended %s ago", left, time.Since(start).Round(time.Second), time.Since(moved).Round(time.Second))
 		return ""
 	})
 }
 
-// tell logs what a verb prints.
-func (d *daemon) tell(args ...string) {
+// logOutput logs what a verb prints.
+func (d *daemon) logOutput(args ...string) {
 	d.t.Helper()
 	r := d.muster(args...)
 	d.t.Logf("muster %s at %s: exit %d\n%s%s", strings.Join(args, " "), d.name, r.code, r.stdout, r.stderr)

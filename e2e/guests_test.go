@@ -154,9 +154,9 @@ func TestMembersCannotExceedTheirRoles(t *testing.T) {
 	epoch := &wirepb.EpochRef{Generation: 1 << 40, Term: 1}
 
 	needs := "needs the role scheduler, and the peer has worker"
-	denied(t, root, worker, &wirepb.Cancel{Attempt: of, Group: group, Epoch: epoch}, needs)
-	denied(t, root, second, &wirepb.Owns{Groups: []*wirepb.GroupEpoch{{Group: group, Epoch: epoch}}}, needs)
-	denied(t, root, scheduler, &wirepb.Event{Attempt: of, Group: group, N: 1}, "needs the role worker, and the peer has scheduler")
+	checkDenied(t, root, worker, &wirepb.Cancel{Attempt: of, Group: group, Epoch: epoch}, needs)
+	checkDenied(t, root, second, &wirepb.Owns{Groups: []*wirepb.GroupEpoch{{Group: group, Epoch: epoch}}}, needs)
+	checkDenied(t, root, scheduler, &wirepb.Event{Attempt: of, Group: group, N: 1}, "needs the role worker, and the peer has scheduler")
 	if !strings.Contains(root.metrics(), "muster_role_denied_total 3") {
 		t.Error("the messages are not counted")
 	}
@@ -217,8 +217,8 @@ func TestMembersCannotExceedTheirRoles(t *testing.T) {
 	root.untilState(id, "SUCCEEDED")
 }
 
-// denied checks that a message ends the session of a member, and that the daemon's log says why.
-func denied(t *testing.T, d *daemon, r *rogue.Peer, m proto.Message, why string) {
+// checkDenied checks that a message ends the session of a member, and that the daemon's log says why.
+func checkDenied(t *testing.T, d *daemon, r *rogue.Peer, m proto.Message, why string) {
 	t.Helper()
 	from := d.logged()
 	s := r.Session(d.id())
@@ -307,7 +307,7 @@ func TestHostsOfOneNameAreDistinguished(t *testing.T) {
 	early := root.ok("submit", "-w", "box", "--cpus", "1", "--", "true")
 	newDaemon(t, "box", "--gpus", "none", "--cpus", "2").start(root.invite("--roles", "worker").flags()...)
 	root.untilNodes(3)
-	staysRight(t, 2*time.Second, func() string {
+	checkFor(t, 2*time.Second, func() string {
 		if j := root.show(early); j.State != job.Pending {
 			return "the job for the first host is " + string(j.State) + " on " + string(j.Tasks[0].NodeID)
 		}

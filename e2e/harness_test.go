@@ -356,8 +356,8 @@ func untilRight(t *testing.T, within time.Duration, look func() string) {
 	}
 }
 
-// staysRight polls twice a second for a time. If look returns an error, the test fails.
-func staysRight(t *testing.T, span time.Duration, look func() string) {
+// checkFor polls twice a second for a time. If look returns an error, the test fails.
+func checkFor(t *testing.T, span time.Duration, look func() string) {
 	t.Helper()
 	start := time.Now()
 	over := time.NewTimer(span)

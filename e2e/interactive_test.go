@@ -64,7 +64,7 @@ func onTerminal(t *testing.T, cmd *exec.Cmd, rows, cols uint16) *screen {
 	return s
 }
 
-func (s *screen) say(text string) {
+func (s *screen) typeLine(text string) {
 	s.t.Helper()
 	if _, err := s.near.WriteString(text + "\r"); err != nil {
 		s.t.Fatal(err)
@@ -79,15 +79,15 @@ func (s *screen) resizesAndInterrupts() {
 		s.t.Fatal(err)
 	}
 	_ = s.cmd.Process.Signal(syscall.SIGWINCH)
-	s.say("until stty size | grep -q '40 120'; do sleep 0.05; done; echo resi''zed")
-	s.hear("resized")
-	s.say("sh -c 'echo asl''eep; exec sleep 1000'") // when it prints, it is the foreground process of the terminal
-	s.hear("asleep")
-	s.say("\x03")
+	s.typeLine("until stty size | grep -q '40 120'; do sleep 0.05; done; echo resi''zed")
+	s.waitLine("resized")
+	s.typeLine("sh -c 'echo asl''eep; exec sleep 1000'") // when it prints, it is the foreground process of the terminal
+	s.waitLine("asleep")
+	s.typeLine("\x03")
 }
 
-// hear waits for a line that has these words and is not the echo of a command with "echo" in it.
-func (s *screen) hear(want string) string {
+// waitLine waits for a line that has these words and is not the echo of a command with "echo" in it.
+func (s *screen) waitLine(want string) string {
 	s.t.Helper()
 	late := time.NewTimer(patience)
 	defer late.Stop()
@@ -108,8 +108,8 @@ func (s *screen) hear(want string) string {
 	}
 }
 
-// exits waits for the end of the command.
-func (s *screen) exits(want int) {
+// waitExit waits for the end of the command.
+func (s *screen) waitExit(want int) {
 	s.t.Helper()
 	late := time.AfterFunc(patience, func() { _ = s.cmd.Process.Kill() })
 	defer late.Stop()
@@ -229,14 +229,14 @@ func TestTerminalFromTheStart(t *testing.T) {
 	t.Parallel()
 	amy, ben, cat := three(t)
 	s := onTerminal(t, ben.client("run", "-it", "-w", "cat", "--", "sh"), 31, 97)
-	s.say("tty; echo kind=$TERM")
-	s.hear("/dev/pts/")
-	s.hear("kind=vt100")
-	s.say("stty size; echo done")
-	s.hear("31 97")
+	s.typeLine("tty; echo kind=$TERM")
+	s.waitLine("/dev/pts/")
+	s.waitLine("kind=vt100")
+	s.typeLine("stty size; echo done")
+	s.waitLine("31 97")
 	s.resizesAndInterrupts()
-	s.say("echo aw''ake")
-	s.hear("awake")
+	s.typeLine("echo aw''ake")
+	s.waitLine("awake")
 	id := amy.newest()
 	if j := amy.show(id); j.State != "RUNNING" || j.Tasks[0].Node != "cat" {
 		t.Errorf("got %+v, want RUNNING on cat", j)
@@ -244,12 +244,12 @@ func TestTerminalFromTheStart(t *testing.T) {
 	// The daemons of the client and of the task are killed and started again, one after the other.
 	for _, d := range []*daemon{cat, ben} {
 		d.kill()
-		s.say("echo typed meanw''hile at " + d.name)
+		s.typeLine("echo typed meanw''hile at " + d.name)
 		d.start()
-		s.hear("typed meanwhile at " + d.name)
+		s.waitLine("typed meanwhile at " + d.name)
 	}
-	s.say("exit 9")
-	s.exits(9)
+	s.typeLine("exit 9")
+	s.waitExit(9)
 	amy.untilState(id, "FAILED")
 	if log := amy.ok("logs", id); !strings.Contains(log, "31 97") || !strings.Contains(log, "typed meanwhile at cat") {
 		t.Errorf("log: got %q, want the size and what was typed", log)
@@ -257,11 +257,11 @@ func TestTerminalFromTheStart(t *testing.T) {
 	ben.fails(2, []string{"not a terminal"}, "run", "-it", "--", "true")
 	// The size is set before the first command.
 	s = onTerminal(t, ben.client("run", "-it", "-w", "cat", "--", "stty", "size"), 17, 71)
-	s.hear("17 71")
-	s.exits(0)
+	s.waitLine("17 71")
+	s.waitExit(0)
 	s = onTerminal(t, ben.client("run", "-it", "-w", "cat", "--", "stty", "size"), 0, 0) // it reports no size
-	s.hear("24 80")
-	s.exits(0)
+	s.waitLine("24 80")
+	s.waitExit(0)
 }
 
 // TestTaskEndsWhenItsClientIsGone checks that a task ends soon if its client is told to end, and after client-timeout if the client is
@@ -277,7 +277,7 @@ func TestTaskEndsWhenItsClientIsGone(t *testing.T) {
 		words string
 	}{{syscall.SIGHUP, "TERM", "HUP", "its client has ended before its input"}, {syscall.SIGKILL, "HUP", "TERM", "its client was gone for 5s"}} {
 		s := onTerminal(t, amy.client("run", "-it", "--", "sh", "-c", "trap 'echo "+c.gets+" >> "+sink+"; exit' "+c.gets+"; trap '' "+c.other+"; echo re''ady; while :; do sleep 0.1; done"), 24, 80)
-		s.hear("ready")
+		s.waitLine("ready")
 		id := amy.newest()
 		_ = s.cmd.Process.Signal(c.sig)
 		for range s.lines { // until it ends
@@ -312,26 +312,26 @@ func TestAllocHoldsNodesForSteps(t *testing.T) {
 	t.Parallel()
 	amy, ben, _ := three(t)
 	s := onTerminal(t, ben.client("alloc", "-w", "cat", "-c", "1"), 24, 80)
-	s.hear("holds cat")
+	s.waitLine("holds cat")
 	id := amy.newest()
-	s.say("echo id=$MUSTER_JOB_ID nodes=$MUSTER_NUM_NODES") // the shell runs on this host
-	s.hear("id=" + id + " nodes=1")
+	s.typeLine("echo id=$MUSTER_JOB_ID nodes=$MUSTER_NUM_NODES") // the shell runs on this host
+	s.waitLine("id=" + id + " nodes=1")
 	if j := amy.show(id); j.State != "RUNNING" || j.Name != "alloc" {
 		t.Errorf("got %+v, want RUNNING, alloc", j)
 	}
 	program := binary(t)
-	s.say(program + " run --in $MUSTER_JOB_ID -- sh -c 'echo step of $MUSTER_JOB_ID; exit 6'; echo code=$?")
-	s.hear("step of " + id)
-	s.hear("code=6")
-	s.say("echo piped in | " + program + " run --in $MUSTER_JOB_ID -- sed s/piped/sent/; echo")
-	s.hear("sent in")
-	s.say(program + " run --in $MUSTER_JOB_ID -it -- sh -c 'tty; stty size'; echo ba''ck")
-	s.hear("/dev/pts/")
-	s.hear("24 80")
-	s.hear("back") // what is typed before goes to the step
+	s.typeLine(program + " run --in $MUSTER_JOB_ID -- sh -c 'echo step of $MUSTER_JOB_ID; exit 6'; echo code=$?")
+	s.waitLine("step of " + id)
+	s.waitLine("code=6")
+	s.typeLine("echo piped in | " + program + " run --in $MUSTER_JOB_ID -- sed s/piped/sent/; echo")
+	s.waitLine("sent in")
+	s.typeLine(program + " run --in $MUSTER_JOB_ID -it -- sh -c 'tty; stty size'; echo ba''ck")
+	s.waitLine("/dev/pts/")
+	s.waitLine("24 80")
+	s.waitLine("back") // what is typed before goes to the step
 	amy.fails(2, []string{"--cpus", "--in"}, "run", "--in", id, "--cpus", "2", "--", "true")
-	s.say("exit 5")
-	s.exits(5)
+	s.typeLine("exit 5")
+	s.waitExit(5)
 	if j := amy.show(id); j.State != "SUCCEEDED" {
 		t.Errorf("got %s (%s), want SUCCEEDED", j.State, j.ReasonDetail)
 	}
@@ -383,13 +383,13 @@ func dockerInput(t *testing.T, x dockerTest) {
 		t.Errorf("exit %d, %d bytes of %d, want 0 and all, unchanged; %s", r.code, len(r.stdout), len(big), r.stderr)
 	}
 	s := onTerminal(t, x.d.client("run", "--image", busyImage, "-it", "--", "sh"), 31, 97)
-	s.say("stty size; echo kind=$TERM")
-	s.hear("31 97")
-	s.hear("kind=vt100")
+	s.typeLine("stty size; echo kind=$TERM")
+	s.waitLine("31 97")
+	s.waitLine("kind=vt100")
 	s.resizesAndInterrupts()
-	s.say("exit 9")
-	s.exits(9)
-	cutOffs(t, x.d, "--image", busyImage)
+	s.typeLine("exit 9")
+	s.waitExit(9)
+	checkCutOffs(t, x.d, "--image", busyImage)
 	r := x.d.muster("alloc", "--image", busyImage, "--", "sh", "-c", x.d.program+" --socket "+x.d.socket+` run --in $MUSTER_JOB_ID -- sh -c 'echo in the image; exit 7'`)
 	if r.code != 7 || r.stdout != "in the image\n" {
 		t.Errorf("got %+v, want 7 and the line", r)

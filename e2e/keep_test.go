@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// fours starts three daemons with four GPUs each. On each a task with a time limit holds two of them, until its gate
+// threeWithFourGPUs starts three daemons with four GPUs each. On each a task with a time limit holds two of them, until its gate
 // opens.
-func fours(t *testing.T, limits ...string) (dev [3]*daemon, gates []gate) {
+func threeWithFourGPUs(t *testing.T, limits ...string) (dev [3]*daemon, gates []gate) {
 	t.Helper()
 	flags := []string{"--gpus", "sim:4xH100-80GB", "--cpus", "8"}
 	dev[0] = newDaemon(t, "dev1", flags...).start()
@@ -31,8 +31,8 @@ func fours(t *testing.T, limits ...string) (dev [3]*daemon, gates []gate) {
 	return dev, gates
 }
 
-// explains waits until `muster why` reports something about a job, and returns all of it.
-func (d *daemon) explains(id, words string) string {
+// waitExplanation waits until `muster why` reports something about a job, and returns all of it.
+func (d *daemon) waitExplanation(id, words string) string {
 	d.t.Helper()
 	out := ""
 	until(d, "why "+id, words, func() string { out = d.ok("why", id); return out }, func(s string) bool { return strings.Contains(s, words) })
@@ -47,9 +47,9 @@ func TestOneNodeKeepsForAJob(t *testing.T) {
 	for name, asks := range map[string][]string{"big4": {"-G", "4"}, "exclusive": {"--exclusive"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dev, gates := fours(t, "60m", "33m", "50m")
+			dev, gates := threeWithFourGPUs(t, "60m", "33m", "50m")
 			big := dev[0].ok(append(append([]string{"submit"}, asks...), "-t", "1h", "--", "true")...)
-			dev[0].explains(big, "on dev2, by the time limits")
+			dev[0].waitExplanation(big, "on dev2, by the time limits")
 			for _, d := range dev {
 				for range 2 { // on dev1 and dev3 two GPUs are free
 					id := d.ok("submit", "--exclude", "dev2", "-G", "2", "--", "true")
@@ -64,7 +64,7 @@ func TestOneNodeKeepsForAJob(t *testing.T) {
 			waits := dev[2].ok("submit", "--nodelist", "dev2", "-G", "1", "--", "true")
 			who := dev[0].show(big).User
 			words := "dev2 keeps 2 gpus for job " + big + " of " + who + ", which starts there within "
-			why := dev[2].explains(waits, words)
+			why := dev[2].waitExplanation(waits, words)
 			t.Logf("muster why\n%s", why)
 			for _, bad := range []string{"set aside", "now dev"} {
 				if strings.Contains(strings.Join(strings.Fields(why), " "), bad) {

@@ -36,12 +36,12 @@ func TestInheritedDescriptorsDoNotReachTasks(t *testing.T) {
 		{"run", "--", "sh", "-c", attack},
 		{"run", "--", d.helperProgram(attack)},
 	} {
-		onlyStreams(t, d.muster(command...).stdout, secret)
+		checkDescriptors(t, d.muster(command...).stdout, secret)
 	}
 	g := newGate(t)
 	id := d.ok(append([]string{"submit", "--"}, g.script("true")...)...)
 	d.untilState(id, "RUNNING")
-	onlyStreams(t, d.muster("exec", id, "--", "sh", "-c", attack).stdout, secret)
+	checkDescriptors(t, d.muster("exec", id, "--", "sh", "-c", attack).stdout, secret)
 	for _, pid := range append(d.runners(), d.cmd.Process.Pid) {
 		all, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 		if err != nil || len(all) == 0 {
@@ -60,8 +60,8 @@ func TestInheritedDescriptorsDoNotReachTasks(t *testing.T) {
 	}
 }
 
-// onlyStreams checks the descriptors that a task reports: 0, 1 and 2, and the directory that ls itself reads.
-func onlyStreams(t *testing.T, said, secret string) {
+// checkDescriptors checks the descriptors that a task reports: 0, 1 and 2, and the directory that ls itself reads.
+func checkDescriptors(t *testing.T, said, secret string) {
 	t.Helper()
 	if strings.Contains(said, secret) || strings.Contains(said, "for root") {
 		t.Errorf("a task reached %s:\n%s", secret, said)
@@ -152,7 +152,7 @@ func TestDaemonOfAUserRunsOnlyThatUsersTasks(t *testing.T) {
 	}
 	root := newDaemon(t, "root", "--gpus", "none", "--run-others-as-me")
 	root.launch()
-	root.exits("run-others-as-me", "daemon of root")
+	root.waitExit("run-others-as-me", "daemon of root")
 }
 
 // TestJobsOfOtherHostsDoNotRunAsSystemAccounts checks that a job of another host does not run under the name of an account of the system.
@@ -208,7 +208,7 @@ func TestTokenIsNotOnACommandLine(t *testing.T) {
 	}
 	cat := newDaemon(t, "cat", "--gpus", "none")
 	cat.launch(append(bootstrap, "--token-file", file)...)
-	cat.exits("token-file", "others may read", "chmod 600")
+	cat.waitExit("token-file", "others may read", "chmod 600")
 	if err := os.Chmod(file, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +218,7 @@ func TestTokenIsNotOnACommandLine(t *testing.T) {
 	dan := newDaemon(t, "dan", "--gpus", "none")
 	inv = amy.invite()
 	dan.launch(append(bootstrap, "--token="+inv.Token)...)
-	dan.exits("daemon: --token", "list of processes", "MUSTER_TOKEN", "--token-file", "--insecure-token")
+	dan.waitExit("daemon: --token", "list of processes", "MUSTER_TOKEN", "--token-file", "--insecure-token")
 	dan.start(append(bootstrap, "--token="+inv.Token, "--insecure-token")...)
 	amy.untilNodes(4)
 }
@@ -231,7 +231,7 @@ func TestHTTPOfRootNeedsAToken(t *testing.T) {
 		t.Helper()
 		d := newDaemon(t, name, append([]string{"--gpus", "none", "--http", fmt.Sprintf("127.0.0.1:%d", freePort(t))}, args...)...)
 		d.launch()
-		d.exits(words...)
+		d.waitExit(words...)
 	}
 	refused("none", []string{"http", "only to those who have its token"})
 	dir := t.TempDir()
@@ -279,7 +279,7 @@ func TestFallbackDirectoryOfAnotherUserIsRefused(t *testing.T) {
 	d.args = slices.DeleteFunc(d.args, func(a string) bool { return a == "--data-dir" || a == "--socket" || strings.HasPrefix(a, d.dir) })
 	d.env, d.as = []string{"TMPDIR=" + tmp, "HOME=", "XDG_RUNTIME_DIR="}, ordinary
 	d.launch()
-	d.exits("muster-65534", "belongs to user "+systemName)
+	d.waitExit("muster-65534", "belongs to user "+systemName)
 	if left, err := os.ReadDir(trap); err != nil || len(left) > 0 {
 		t.Errorf("the daemon left %v there, %v, want nothing", left, err)
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/musterhq/muster/api"
 )
 
-// enclosed returns a daemon whose tasks have PID namespaces.
-func enclosed(t *testing.T, flags ...string) *daemon {
+// daemonWithNamespaces returns a daemon whose tasks have PID namespaces.
+func daemonWithNamespaces(t *testing.T, flags ...string) *daemon {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("only root makes PID namespaces")
@@ -33,7 +33,7 @@ func enclosed(t *testing.T, flags ...string) *daemon {
 // TestNothingOutlivesDaemonAndRunner kills both at once. No process of a task may go on, because the owner could run
 // the task elsewhere.
 func TestNothingOutlivesDaemonAndRunner(t *testing.T) {
-	d := enclosed(t)
+	d := daemonWithNamespaces(t)
 	const (
 		main    = "sleep\x007651\x00"
 		session = "sleep\x007652\x00" // in a session of its own
@@ -73,7 +73,7 @@ func TestNothingOutlivesDaemonAndRunner(t *testing.T) {
 
 // TestProgramsSeeTheirOwnNamespaceOnly checks what programs see that list processes, and how a task ends.
 func TestProgramsSeeTheirOwnNamespaceOnly(t *testing.T) {
-	d := enclosed(t)
+	d := daemonWithNamespaces(t)
 	const list = "ps -e -o comm="
 	if out := strings.Fields(d.ok("run", "--", "sh", "-c", list+"; true")); strings.Join(out, " ") != "muster-init sh ps" {
 		t.Errorf("ps shows %q, want muster-init sh ps", out)

@@ -104,7 +104,7 @@ func TestOnlyTheOwnerOfAJobIsObeyed(t *testing.T) {
 // staysRunning checks that a job goes on for a while, whether or not its owner reaches the host.
 func staysRunning(t *testing.T, owner *daemon, id string, d time.Duration) {
 	t.Helper()
-	staysRight(t, d, func() string {
+	checkFor(t, d, func() string {
 		if j := owner.show(id); j.State != job.Running && j.State != job.Unreachable {
 			return "the job is " + string(j.State)
 		}

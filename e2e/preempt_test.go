@@ -95,7 +95,7 @@ func TestGangPreemptsOnAllHostsOrNone(t *testing.T) {
 	if os.Getenv("MUSTER_E2E_FULL") != "" {
 		span = offerRounds
 	}
-	staysRight(t, span, func() string {
+	checkFor(t, span, func() string {
 		for _, id := range []string{onBen, kept} {
 			if j := amy.show(id); j.State != "RUNNING" || j.Tasks[0].Attempt != 1 {
 				return "task " + id + " is " + string(j.State) + ", attempt " + strconv.Itoa(j.Tasks[0].Attempt)

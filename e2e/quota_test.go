@@ -146,7 +146,7 @@ func (d *daemon) overQuota(ids ...string) {
 		return ""
 	}
 	untilRight(d.t, patience, look)
-	staysRight(d.t, 4*time.Second, look)
+	checkFor(d.t, 4*time.Second, look)
 }
 
 // TestJobStartsWhenQuotaAllows checks that a job that waits for its user's quota starts as soon as another job of the
@@ -229,7 +229,7 @@ func TestLimitOverTheClusterHoldsAtAllDaemons(t *testing.T) {
 		}
 		return ""
 	})
-	staysRight(t, 5*time.Second, func() string {
+	checkFor(t, 5*time.Second, func() string {
 		if n := states(); n[job.Running] != 4 || n[job.Pending] != 8 {
 			return fmt.Sprintf("states %v, want 4 RUNNING and 8 PENDING", n)
 		}

@@ -134,7 +134,7 @@ func (w *watch) end(calm map[string]float64) *costs {
 			c.wrong = append(c.wrong, fmt.Sprintf("%s grew by %d MB", name, grown>>20))
 		}
 	}
-	c.wrong = append(c.wrong, w.s.harmed()...)
+	c.wrong = append(c.wrong, w.s.checkHonestTasks()...)
 	c.wrong = append(c.wrong, w.ended()...)
 	return c
 }

@@ -63,7 +63,7 @@ func newScene(t *testing.T) *scene {
 		s.victim, s.mallory = &syscall.Credential{Uid: uid, Gid: uid}, &syscall.Credential{Uid: uid + 1, Gid: uid + 1}
 		accounts := fmt.Sprintf("victim:x:%d:%d::/tmp:/bin/sh\nmallory:x:%d:%d::%s:/bin/sh\n", uid, uid, uid+1, uid+1, s.home)
 		// its kernel.domainname is its own
-		within = append([]string{"unshare", "-u"}, knowing(t, accounts)...)
+		within = append([]string{"unshare", "-u"}, withAccounts(t, accounts)...)
 		if err := os.Chown(s.home, int(uid)+1, int(uid)+1); err != nil {
 			t.Fatal(err)
 		}
@@ -137,9 +137,9 @@ func (s *scene) work() (wrong []string) {
 			return append(wrong, "an honest task is refused: "+r.stderr)
 		}
 		h.id = strings.TrimSpace(r.stdout)
-		for late := time.Now().Add(patience); h.wrote() != "began\n"; <-time.NewTimer(50 * time.Millisecond).C {
+		for late := time.Now().Add(patience); h.readLedger() != "began\n"; <-time.NewTimer(50 * time.Millisecond).C {
 			if time.Now().After(late) {
-				return append(wrong, fmt.Sprintf("a new honest task of %s does not start: its ledger is %q", x.owner.name, h.wrote()))
+				return append(wrong, fmt.Sprintf("a new honest task of %s does not start: its ledger is %q", x.owner.name, h.readLedger()))
 			}
 		}
 		s.honest = append(s.honest, h)
@@ -147,8 +147,8 @@ func (s *scene) work() (wrong []string) {
 	return wrong
 }
 
-// wrote returns what is in the ledger.
-func (h honestTask) wrote() string {
+// readLedger returns what is in the ledger.
+func (h honestTask) readLedger() string {
 	text, _ := os.ReadFile(h.ledger) // a ledger that cannot be read counts as empty, which is wrong too
 	return string(text)
 }
@@ -189,10 +189,10 @@ func (s *scene) asOnce(cmd *exec.Cmd, d *daemon, who *syscall.Credential, dir st
 	return r
 }
 
-// harmed returns what has happened to the honest tasks, and starts those again that ended.
-func (s *scene) harmed() (wrong []string) {
+// checkHonestTasks returns what has happened to the honest tasks, and starts those again that ended.
+func (s *scene) checkHonestTasks() (wrong []string) {
 	for _, h := range s.honest {
-		if text := h.wrote(); text != "began\n" {
+		if text := h.readLedger(); text != "began\n" {
 			wrong = append(wrong, fmt.Sprintf("an honest task of %s wrote %q", h.owner.name, text))
 			continue
 		}

@@ -24,17 +24,17 @@ var usersAttacks = []attack{
 	{name: "a user asks for priority 100", users: true, try: (*field).highPriority},
 	{name: "a user fills the disk with three tasks", users: true, try: (*field).fullDisk},
 	{name: "a user makes another's names and ids ambiguous", users: true, try: (*field).sameNames},
-	{name: "a user looks at others' with visibility own", users: true, try: (*field).sights},
+	{name: "a user looks at others' with visibility own", users: true, try: (*field).lookForJobs},
 	{name: "a user opens streams", users: true, try: (*field).streams},
 	{name: "a user uploads slowly", users: true, try: (*field).uploads},
-	{name: "a user asks without end", users: true, try: (*field).questions},
+	{name: "a user asks without end", users: true, try: (*field).manyRequests},
 	{name: "a user sends half of a request", users: true, try: (*field).halfRequests},
 	{name: "a job file of nested YAML", try: (*field).nestedYAML},
 	{name: "a token on a command line", try: (*field).tokensInSight},
 }
 
-// mallorys returns a client of root's daemon, and closes its connections when the attack ends.
-func (f *field) mallorys() *http.Client {
+// mallorysClient returns a client of root's daemon, and closes its connections when the attack ends.
+func (f *field) mallorysClient() *http.Client {
 	f.t.Helper()
 	c := f.root.clientAs(int(f.mallory.Uid))
 	f.t.Cleanup(c.CloseIdleConnections)
@@ -65,7 +65,7 @@ func (f *field) cancels() {
 func (f *field) scatteredArrays() {
 	defer f.cancels()
 	const size, apart = 1_000_000, 256
-	c := f.mallorys()
+	c := f.mallorysClient()
 	for n := 0; n < 3 || f.ctx.Err() == nil; n++ {
 		id := f.submits(c, fmt.Sprintf(`{"command":["true"],"hold":true,"array":"0-%d"}`, size-1))
 		if id == "" {
@@ -101,7 +101,7 @@ func (f *field) fullDisk() {
 	d := newDaemon(f.t, "small", "--gpus", "none", "--log-level", "info", "--config", os.DevNull, "--cpus", "8")
 	mountSmall(f.t, filepath.Join(d.dir, "data"), "128m")
 	accounts := fmt.Sprintf("victim:x:%d:%[1]d::/tmp:/bin/sh\nmallory:x:%d:%[2]d::%s:/bin/sh\n", f.victim.Uid, f.mallory.Uid, f.home)
-	d.args, d.program = append(append(knowing(f.t, accounts)[1:], d.program), d.args...), "unshare"
+	d.args, d.program = append(append(withAccounts(f.t, accounts)[1:], d.program), d.args...), "unshare"
 	d.start()
 	if err := os.Chmod(d.dir, 0o711); err != nil { //nolint:gosec // so that users reach the socket
 		f.t.Fatal(err)
@@ -153,10 +153,10 @@ func (f *field) sameNames() {
 	f.as(f.root, f.victim, "", "cancel", id)
 }
 
-// sights looks for a job of another user through every verb that takes a name.
-func (f *field) sights() {
+// lookForJobs looks for a job of another user through every verb that takes a name.
+func (f *field) lookForJobs() {
 	accounts := fmt.Sprintf("victim:x:%d:%[1]d::/tmp:/bin/sh\nmallory:x:%d:%[2]d::%s:/bin/sh\n", f.victim.Uid, f.mallory.Uid, f.home)
-	d := newDaemonAt(f.t, knowing(f.t, accounts), "127.0.0.1", "shy", "--gpus", "none", "--log-level", "info", "--config", os.DevNull, "--visibility", "own").start()
+	d := newDaemonAt(f.t, withAccounts(f.t, accounts), "127.0.0.1", "shy", "--gpus", "none", "--log-level", "info", "--config", os.DevNull, "--visibility", "own").start()
 	if err := os.Chmod(d.dir, 0o711); err != nil { //nolint:gosec // so that users reach the socket
 		f.t.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func (f *field) sights() {
 }
 
 func (f *field) streams() {
-	c := f.mallorys()
+	c := f.mallorysClient()
 	for range 300 {
 		resp, err := c.Get("http://muster/v1/events")
 		if err == nil {
@@ -206,7 +206,7 @@ func (f *field) streams() {
 }
 
 func (f *field) uploads() {
-	c := f.mallorys()
+	c := f.mallorysClient()
 	var n, begun atomic.Int64
 	f.flood(64, func(int) {
 		req, err := http.NewRequestWithContext(f.ctx, http.MethodPut, fmt.Sprintf("http://muster/v1/uploads/trees/%064x", n.Add(1)), &trickle{ctx: f.ctx, begun: &begun})
@@ -220,9 +220,9 @@ func (f *field) uploads() {
 	})
 }
 
-func (f *field) questions() {
+func (f *field) manyRequests() {
 	defer f.cancels()
-	c := f.mallorys()
+	c := f.mallorysClient()
 	id := f.submits(c, `{"command":["true"],"hold":true}`)
 	paths := []string{"/v1/jobs/" + id, "/v1/jobs?limit=1000", "/v1/jobs/" + id + "/why", "/v1/nodes", "/v1/users", "/v1/stats"}
 	var n atomic.Int64

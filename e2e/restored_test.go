@@ -37,13 +37,13 @@ func TestTerminalIsRestored(t *testing.T) {
 		{"told to end", func(s *screen) { _ = s.cmd.Process.Signal(syscall.SIGTERM) }},
 		{"interrupted", func(s *screen) { _ = s.cmd.Process.Signal(syscall.SIGINT) }},
 		{"its task is cancelled", func(*screen) { amy.ok("cancel", amy.newest()) }},
-		{"its task ends", func(s *screen) { s.say("exit 3") }},
+		{"its task ends", func(s *screen) { s.typeLine("exit 3") }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := onTerminal(t, amy.client("run", "-it", "--", "sh"), 24, 80)
 			before := s.modes()
-			s.say("echo aw''ake")
-			s.hear("awake")
+			s.typeLine("echo aw''ake")
+			s.waitLine("awake")
 			if s.modes().Lflag&unix.ICANON != 0 {
 				t.Fatal("the terminal is not raw: keys arrive line by line")
 			}

@@ -62,7 +62,7 @@ func TestOutputIsVisibleToItsUserOnly(t *testing.T) {
 			t.Errorf("at %s another user reads of shared output %q, want it", d.name, out)
 		}
 	}
-	kept(t, amy)
+	checkKeptFiles(t, amy)
 	as(nil)
 	for _, d := range both {
 		if out := d.ok("logs", id); !strings.Contains(out, "hush") {
@@ -89,8 +89,8 @@ func TestOutputIsVisibleToItsUserOnly(t *testing.T) {
 	}
 }
 
-// kept checks that only its user can reach the kept files of a task.
-func kept(t *testing.T, d *daemon) {
+// checkKeptFiles checks that only its user can reach the kept files of a task.
+func checkKeptFiles(t *testing.T, d *daemon) {
 	t.Helper()
 	found := 0
 	err := filepath.WalkDir(filepath.Join(d.dir, "data", "run"), func(path string, e fs.DirEntry, err error) error {

@@ -19,8 +19,8 @@ import (
 	"github.com/multiformats/go-multistream"
 )
 
-// exits waits for a daemon that must refuse to start, and returns its last line.
-func (d *daemon) exits(words ...string) {
+// waitExit waits for a daemon that must refuse to start, and returns its last line.
+func (d *daemon) waitExit(words ...string) {
 	d.t.Helper()
 	select {
 	case <-d.done:
@@ -45,13 +45,13 @@ func TestInvalidTokensAreRefused(t *testing.T) {
 			madeUp.Token = "muster1-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 			d := newDaemon(t, "made-up", "--gpus", "none")
 			d.launch(madeUp.flags()...)
-			d.exits("not a token")
+			d.waitExit("not a token")
 
 			foreign := inv
 			foreign.Token = other.invite().Token
 			d = newDaemon(t, "foreign", "--gpus", "none")
 			d.launch(foreign.flags()...)
-			d.exits("cluster")
+			d.waitExit("cluster")
 
 			ben := newDaemon(t, "ben", "--gpus", "none").start(inv.flags()...)
 			amy.untilNodes(2)
@@ -60,13 +60,13 @@ func TestInvalidTokensAreRefused(t *testing.T) {
 			from := amy.logged()
 			d = newDaemon(t, "elsewhere", "--gpus", "none")
 			d.launch(elsewhere.flags()...)
-			d.exits("token")
+			d.waitExit("token")
 			amy.waitLog(from, "refused")
 
 			from = amy.logged()
 			d = newDaemon(t, "late", "--gpus", "none")
 			d.launch(inv.flags()...)
-			d.exits("used")
+			d.waitExit("used")
 			amy.waitLog(from, "refused")
 			amy.untilNodes(2)
 		})
@@ -86,7 +86,7 @@ func TestDaemonWithoutAnInvitationCannotJoin(t *testing.T) {
 			}
 			ben := newDaemon(t, "ben", "--gpus", "none")
 			ben.launch(boot...)
-			ben.exits("token", "muster invite")
+			ben.waitExit("token", "muster invite")
 			cat := newDaemon(t, "cat", "--gpus", "none").start()
 			cat.kill()
 			from, at := amy.logged(), cat.launch(boot...)
@@ -200,7 +200,7 @@ func TestClientWithoutACredentialIsCutOff(t *testing.T) {
 				"/meshsub/1.2.0": false, "/meshsub/1.1.0": false, "/ipfs/id/1.0.0": false, "/ipfs/id/push/1.0.0": false, "/ipfs/ping/1.0.0": false,
 				"/libp2p/circuit/relay/0.2.0/hop": false, "/libp2p/autonat/2/dial-request": false, "/ipfs/kad/1.0.0": false,
 			} {
-				if got := opens(ctx, t, h.Network(), *addr, id); got != served {
+				if got := servesProtocol(ctx, t, h.Network(), *addr, id); got != served {
 					t.Errorf("%s: got served %v, want %v", id, got, served)
 				}
 			}
@@ -222,8 +222,8 @@ func TestClientWithoutACredentialIsCutOff(t *testing.T) {
 	}
 }
 
-// opens reports whether the daemon accepts the protocol on a new stream.
-func opens(ctx context.Context, t *testing.T, n network.Network, to peer.AddrInfo, id protocol.ID) bool {
+// servesProtocol reports whether the daemon accepts the protocol on a new stream.
+func servesProtocol(ctx context.Context, t *testing.T, n network.Network, to peer.AddrInfo, id protocol.ID) bool {
 	t.Helper()
 	n.Peerstore().AddAddrs(to.ID, to.Addrs, time.Hour)
 	// Each protocol gets a new connection, so that the five seconds are enough.

@@ -172,15 +172,15 @@ func (c *devCluster) replay(l *truthLoad, owners []int, victim int) (jobs []subm
 	}()
 	time.Sleep(time.Until(begun.Add(l.dies))) // likewise
 	died = c.killHost(victim)
-	notices = c.notices(owners, victim, died)
+	notices = c.noticeTimes(owners, victim, died)
 	if err := <-failed; err != nil {
 		c.t.Fatal(err)
 	}
 	return jobs, begun, died, notices
 }
 
-// notices returns after how long each of the owners shows that a host is silent.
-func (c *devCluster) notices(owners []int, host int, since time.Time) times {
+// noticeTimes returns after how long each of the owners shows that a host is silent.
+func (c *devCluster) noticeTimes(owners []int, host int, since time.Time) times {
 	c.t.Helper()
 	found := make(times, len(owners))
 	eventually(c.t, "every owner has noticed that a host is silent", func() bool {

@@ -19,8 +19,8 @@ import (
 // eve is a user whom this host does not know.
 var eve = &syscall.Credential{Uid: 2001, Gid: 2001}
 
-// knowing returns a command that runs another one on a host with these accounts besides its own.
-func knowing(t *testing.T, accounts string) []string {
+// withAccounts returns a command that runs another one on a host with these accounts besides its own.
+func withAccounts(t *testing.T, accounts string) []string {
 	t.Helper()
 	text, err := os.ReadFile("/etc/passwd")
 	if err != nil {
@@ -38,7 +38,7 @@ func knowing(t *testing.T, accounts string) []string {
 // It then checks what is answered at once while hosts are silent.
 func TestHostRunsJobsOfUsersItKnows(t *testing.T) {
 	asRoot(t)
-	known := knowing(t, "eve:x:2001:2001::/:/bin/sh\n")
+	known := withAccounts(t, "eve:x:2001:2001::/:/bin/sh\n")
 	amy := newDaemonAt(t, known, "127.0.0.1", "amy", "--gpus", "none", "--no-worker").start()
 	inv := amy.invite("--uses", "2")
 	newDaemon(t, "ben", "--gpus", "none", "--cpus", "2", "--allow-root=false").start(inv.flags()...) // it fits best
@@ -154,5 +154,5 @@ func TestJobsOverTCPRunAsTheConfiguredUser(t *testing.T) {
 	}
 	amy.kill()
 	amy.launch("--http-user", "no-such-user-here")
-	amy.exits("http-user", "no such user")
+	amy.waitExit("http-user", "no such user")
 }

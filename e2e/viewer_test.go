@@ -98,7 +98,7 @@ func browse(t *testing.T, base string, width, height int) *viewer {
 	ctx, stop := browser.New(context.Background(), chromiumProgram(t), dir, width, height, nil)
 	t.Cleanup(stop)
 	b := &viewer{t: t, ctx: ctx, base: base}
-	if err := chromedp.Listen(ctx, b.hear); err != nil { // also starts the browser
+	if err := chromedp.Listen(ctx, b.waitLine); err != nil { // also starts the browser
 		t.Fatal(err)
 	}
 	b.run("set the size", chromedp.EmulateViewport(int64(width), int64(height)))
@@ -115,9 +115,9 @@ func browse(t *testing.T, base string, width, height int) *viewer {
 	return b
 }
 
-// hear records what a page writes to the console as an error, and what the browser reports about it. An answer of the
+// waitLine records what a page writes to the console as an error, and what the browser reports about it. An answer of the
 // daemon that is not a success is no error of the page.
-func (b *viewer) hear(e any) {
+func (b *viewer) waitLine(e any) {
 	said := ""
 	switch e := e.(type) {
 	case *runtime.EventExceptionThrown:

@@ -96,7 +96,7 @@ func TestJobForTwoGPUsKeepsItsPlace(t *testing.T) {
 	}
 	gates[0].open()
 	amy.untilState(holders[0], "SUCCEEDED")
-	staysRight(t, offerRounds, later.started)
+	checkFor(t, offerRounds, later.started)
 	gates[1].open()
 	first := amy.untilState(wide, "SUCCEEDED").Tasks[0].StartedAt
 	for i, j := range later.jobs {

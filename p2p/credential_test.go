@@ -248,9 +248,9 @@ func FuzzParseCredential(f *testing.F) {
 		f.Add(a.cred.encode())
 	}
 	cluster := key(f)
-	one, two := granted(f, root(cluster)), granted(f, granted(f, root(cluster)).authority(cluster))
-	f.Add(endorsed(f, cluster, one, two, time.Hour).encode())
-	f.Add(guest(f, actor{one.identity, endorsed(f, cluster, two, one, time.Hour)}.authority(cluster), RoleWorker).cred.encode())
+	one, two := inviterWithGrant(f, root(cluster)), inviterWithGrant(f, inviterWithGrant(f, root(cluster)).authority(cluster))
+	f.Add(newEndorsement(f, cluster, one, two, time.Hour).encode())
+	f.Add(guest(f, actor{one.identity, newEndorsement(f, cluster, two, one, time.Hour)}.authority(cluster), RoleWorker).cred.encode())
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c, err := ParseCredential(b)

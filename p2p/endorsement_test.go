@@ -25,15 +25,15 @@ func grantOf(t testing.TB, by authority, a actor) *Credential {
 	return g
 }
 
-// granted returns a new inviter with a grant of an authority as its credential.
-func granted(t testing.TB, by authority) actor {
+// inviterWithGrant returns a new inviter with a grant of an authority as its credential.
+func inviterWithGrant(t testing.TB, by authority) actor {
 	t.Helper()
 	a := newActor(t)
 	a.cred = grantOf(t, by, a)
 	return a
 }
 
-func endorsed(t testing.TB, cluster ed25519.PrivateKey, by, of actor, d time.Duration) *Credential {
+func newEndorsement(t testing.TB, cluster ed25519.PrivateKey, by, of actor, d time.Duration) *Credential {
 	t.Helper()
 	c, err := by.authority(cluster).endorse(of.cred, time.Now().Add(d))
 	if err != nil {
@@ -69,9 +69,9 @@ func forgeEndorsement(t testing.TB, by ed25519.PrivateKey, chain, of *Credential
 // valid inviter of the thief, or of a peer that it lets in.
 func TestOneStolenKeyEndorsesNobody(t *testing.T) {
 	cluster := key(t)
-	a, b := granted(t, root(cluster)), granted(t, root(cluster))
-	one, two := granted(t, a.authority(cluster)), granted(t, a.authority(cluster))
-	below := granted(t, one.authority(cluster))
+	a, b := inviterWithGrant(t, root(cluster)), inviterWithGrant(t, root(cluster))
+	one, two := inviterWithGrant(t, a.authority(cluster)), inviterWithGrant(t, a.authority(cluster))
+	below := inviterWithGrant(t, one.authority(cluster))
 	hidden := newActor(t) // its grant says that the cluster key let it in
 	body := &wirepb.LinkBody{Peer: []byte(hidden.id), Roles: uint32(AllRoles), Grant: true, LetInBy: letInByToWire(nil)}
 	var err error
@@ -81,7 +81,7 @@ func TestOneStolenKeyEndorsesNobody(t *testing.T) {
 	if _, err := credentialFromWire(forgeEndorsement(t, b.key, b.cred, a.cred, nil)); err != nil {
 		t.Fatalf("an honest endorsement: %v", err)
 	}
-	old := endorsed(t, cluster, b, a, -time.Hour)
+	old := newEndorsement(t, cluster, b, a, -time.Hour)
 	again := forgeEndorsement(t, b.key, b.cred, one.cred, nil) // the endorsement of another grant
 	again.Endorsement = old.endorsement.wire
 	for name, w := range map[string]*wirepb.Credential{
@@ -149,8 +149,8 @@ func bareOf(t testing.TB, cluster ed25519.PrivateKey) (*Host, actor) {
 // TestMalformedEndorsementsAreRefused parses endorsements that no honest inviter would sign.
 func TestMalformedEndorsementsAreRefused(t *testing.T) {
 	cluster, other := key(t), key(t)
-	a, b := granted(t, root(cluster)), granted(t, root(cluster))
-	alien := granted(t, root(other))
+	a, b := inviterWithGrant(t, root(cluster)), inviterWithGrant(t, root(cluster))
+	alien := inviterWithGrant(t, root(other))
 	short := generations(t, cluster, 2)
 	overShort := &wirepb.LinkBody{Peer: []byte(newActor(t).id), Roles: uint32(AllRoles), Grant: true}
 	forged, err := proto.Marshal(&wirepb.LinkBody{Peer: []byte(b.id), Roles: uint32(AllRoles), Grant: true, NotAfter: maxNotAfter, Cluster: a.cred.cluster[:]})
@@ -195,9 +195,9 @@ func TestMalformedEndorsementsAreRefused(t *testing.T) {
 func TestCredentialsEndWithTheirEndorsement(t *testing.T) {
 	cluster := key(t)
 	h, _ := bareOf(t, cluster)
-	a, b := granted(t, root(cluster)), granted(t, root(cluster))
-	c := granted(t, a.authority(cluster)) // a is lost: nobody endorses it
-	c.cred = endorsed(t, cluster, b, c, 28*24*time.Hour)
+	a, b := inviterWithGrant(t, root(cluster)), inviterWithGrant(t, root(cluster))
+	c := inviterWithGrant(t, a.authority(cluster)) // a is lost: nobody endorses it
+	c.cred = newEndorsement(t, cluster, b, c, 28*24*time.Hour)
 	w := guest(t, c.authority(cluster), RoleWorker)
 	now := time.Now() // later than all of them, so that none lasts longer than its time from here
 	for _, x := range []struct {
@@ -230,9 +230,9 @@ func TestCredentialsEndWithTheirEndorsement(t *testing.T) {
 // in.
 func TestEndorsementOfARevokedInviterIsTainted(t *testing.T) {
 	cluster := key(t)
-	a, b := granted(t, root(cluster)), granted(t, root(cluster))
-	c := granted(t, b.authority(cluster))
-	byB, byC := endorsed(t, cluster, b, a, time.Hour), endorsed(t, cluster, c, a, time.Hour)
+	a, b := inviterWithGrant(t, root(cluster)), inviterWithGrant(t, root(cluster))
+	c := inviterWithGrant(t, b.authority(cluster))
+	byB, byC := newEndorsement(t, cluster, b, a, time.Hour), newEndorsement(t, cluster, c, a, time.Hour)
 	w := guest(t, actor{a.identity, byC}.authority(cluster), RoleWorker)
 	for name, x := range map[string]struct {
 		say        word
@@ -245,18 +245,18 @@ func TestEndorsementOfARevokedInviterIsTainted(t *testing.T) {
 		"the same, with all":      {word{peer: b.id, withInvited: true}, tainted, tainted, tainted, true},
 		"the endorsed one itself": {word{peer: a.id}, out, out, tainted, false},
 	} {
-		r := opened(t, cluster, disk{})
-		merged(t, r, said(t, root(cluster), x.say))
+		r := openList(t, cluster, disk{})
+		mustMerge(t, r, newRevocation(t, root(cluster), x.say))
 		if r.verdict(byB) != x.b || r.verdict(byC) != x.c || r.verdict(w.cred) != x.of {
 			t.Errorf("%s: got verdicts %v, %v, %v, want r.verdict(byB) = %v, r.verdict(byC) = %v and r.verdict(w.cred) = %v", name, r.verdict(byB), r.verdict(byC), r.verdict(w.cred), x.b, x.c, x.of)
 		}
 	}
-	r := opened(t, cluster, disk{})
-	merged(t, r, said(t, b.authority(cluster), word{peer: c.id, number: 1}))
+	r := openList(t, cluster, disk{})
+	mustMerge(t, r, newRevocation(t, b.authority(cluster), word{peer: c.id, number: 1}))
 	if r.verdict(byC) != tainted {
 		t.Error("the endorsement by an inviter that was revoked by its own inviter is valid, want tainted")
 	}
-	merged(t, r, said(t, c.authority(cluster), word{peer: a.id, number: 1, withInvited: true}))
+	mustMerge(t, r, newRevocation(t, c.authority(cluster), word{peer: a.id, number: 1, withInvited: true}))
 	if r.verdict(byB) != valid {
 		t.Error("an inviter was revoked by one that endorses it, want that this has no effect")
 	}
@@ -270,7 +270,7 @@ func TestInviterEndorsesHonestGrantsOnly(t *testing.T) {
 	a := guest(t, root(cluster), AllRoles)
 	good := grantOf(t, root(cluster), a)
 	b := guest(t, root(cluster), AllRoles)
-	byB := granted(t, root(cluster))
+	byB := inviterWithGrant(t, root(cluster))
 	hides := &wirepb.LinkBody{Peer: []byte(a.id), Roles: uint32(AllRoles), Grant: true}
 	lied, err := byB.authority(cluster).sign(hides, time.Now().Add(time.Hour)) // says that b let a in
 	if err != nil {
@@ -310,7 +310,7 @@ func TestInviterEndorsesHonestGrantsOnly(t *testing.T) {
 	if _, err := ask(a, good, good, good, good); !errors.Is(err, ErrBadCredential) {
 		t.Errorf("more grants than allowed: got %v, want ErrBadCredential", err)
 	}
-	merged(t, h.revoked, said(t, root(cluster), word{peer: byB.id}))
+	mustMerge(t, h.revoked, newRevocation(t, root(cluster), word{peer: byB.id}))
 	through, err := byB.authority(cluster).grant(a.cred, nil, time.Now().Add(time.Hour))
 	if err != nil {
 		t.Fatal(err)
@@ -346,27 +346,27 @@ func (a actor) endorseBy(t *testing.T, cluster ed25519.PrivateKey, of *Credentia
 // TestGrantsOfSeveralFamiliesAreKept offers an inviter more grants than it keeps. Most are by inviters of one family.
 func TestGrantsOfSeveralFamiliesAreKept(t *testing.T) {
 	cluster := key(t)
-	a, b := granted(t, root(cluster)), granted(t, root(cluster))
+	a, b := inviterWithGrant(t, root(cluster)), inviterWithGrant(t, root(cluster))
 	me := newActor(t)
 	m := &membership{}
 	for range 2 * maxGrants {
-		m = m.withGrant(grantOf(t, granted(t, a.authority(cluster)).authority(cluster), me))
+		m = m.withGrant(grantOf(t, inviterWithGrant(t, a.authority(cluster)).authority(cluster), me))
 	}
 	if len(m.grants) != maxGrants || firm(m.grants) {
 		t.Errorf("got %d grants, firm: %t, want the most that are kept, not firm", len(m.grants), firm(m.grants))
 	}
-	m = m.withGrant(grantOf(t, granted(t, b.authority(cluster)).authority(cluster), me))
+	m = m.withGrant(grantOf(t, inviterWithGrant(t, b.authority(cluster)).authority(cluster), me))
 	if !firm(m.grants) || len(m.grants) != maxGrants {
 		t.Error("the grant of another family is not kept")
 	}
 	for range 2 * maxGrants {
-		m = m.withGrant(grantOf(t, granted(t, a.authority(cluster)).authority(cluster), me))
+		m = m.withGrant(grantOf(t, inviterWithGrant(t, a.authority(cluster)).authority(cluster), me))
 	}
 	if !firm(m.grants) || len(m.grants) != maxGrants {
 		t.Error("others displaced the grant that makes them firm")
 	}
-	r := opened(t, cluster, disk{})
-	merged(t, r, said(t, root(cluster), word{peer: b.id}))
+	r := openList(t, cluster, disk{})
+	mustMerge(t, r, newRevocation(t, root(cluster), word{peer: b.id}))
 	end := time.Now().Add(time.Hour)
 	if left := m.without(r, end); len(left.grants) != len(m.grants)-1 || len(m.grants) != maxGrants {
 		t.Errorf("got %d of %d grants without those of a revoked peer, want one fewer", len(left.grants), len(m.grants))
@@ -421,7 +421,7 @@ func TestLongestEndorsedCredentialFitsAHello(t *testing.T) {
 	}
 	for name, x := range map[string]actor{"three links": line(3, nil), "two links with labels": line(2, labels)} {
 		holder := line(3, labels)
-		holder.cred = endorsed(t, cluster, x, holder, time.Hour)
+		holder.cred = newEndorsement(t, cluster, x, holder, time.Hour)
 		w, err := holder.authority(cluster).issueWith(newActor(t).id, AllRoles, labels, time.Now().Add(time.Minute))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -440,11 +440,11 @@ func BenchmarkCheck(b *testing.B) {
 	cluster := key(b)
 	h, _ := bareOf(b, cluster)
 	line := generations(b, cluster, MaxChain)
-	a, c := granted(b, root(cluster)), granted(b, root(cluster))
-	d := granted(b, granted(b, c.authority(cluster)).authority(cluster))
-	e := granted(b, granted(b, a.authority(cluster)).authority(cluster))
-	first := actor{a.identity, endorsed(b, cluster, c, a, time.Hour)}
-	third := actor{e.identity, endorsed(b, cluster, d, e, time.Hour)}
+	a, c := inviterWithGrant(b, root(cluster)), inviterWithGrant(b, root(cluster))
+	d := inviterWithGrant(b, inviterWithGrant(b, c.authority(cluster)).authority(cluster))
+	e := inviterWithGrant(b, inviterWithGrant(b, a.authority(cluster)).authority(cluster))
+	first := actor{a.identity, newEndorsement(b, cluster, c, a, time.Hour)}
+	third := actor{e.identity, newEndorsement(b, cluster, d, e, time.Hour)}
 	for _, x := range []struct {
 		name string
 		who  actor

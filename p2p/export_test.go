@@ -65,8 +65,8 @@ func IssueTo(t *testing.T, h *Host) *Credential {
 	return c
 }
 
-// Shown returns the credential that h shows.
-func Shown(h *Host) *Credential { return h.own.load().own }
+// ShownCredential returns the credential that h shows.
+func ShownCredential(h *Host) *Credential { return h.own.load().own }
 
 // Firm reports whether h can be endorsed by other inviters than those that let it in.
 func Firm(h *Host) bool { return firm(h.own.load().grants) }
@@ -86,8 +86,8 @@ func StopRenewals(h *Host) (resume func()) {
 	return func() { <-h.own.changing }
 }
 
-// SayAnyway makes h sign and spread a revocation that it has no right to, as a hostile member would.
-func SayAnyway(t *testing.T, h *Host, p job.Peer, withInvited bool) {
+// RevokeWithoutRight makes h sign and spread a revocation that it has no right to, as a hostile member would.
+func RevokeWithoutRight(t *testing.T, h *Host, p job.Peer, withInvited bool) {
 	t.Helper()
 	id, err := peer.Decode(string(p))
 	if err != nil {
@@ -104,15 +104,15 @@ func SayAnyway(t *testing.T, h *Host, p job.Peer, withInvited bool) {
 	h.spreader.news <- struct{}{}
 }
 
-// SaidBy returns the number of revocations by h that another host knows.
-func SaidBy(knower, h *Host) int {
+// RevocationsBy returns the number of revocations by h that another host knows.
+func RevocationsBy(knower, h *Host) int {
 	knower.revoked.mu.Lock()
 	defer knower.revoked.mu.Unlock()
 	return len(knower.revoked.stands.by[h.own.identity.id])
 }
 
-// ForgeYears returns a credential for a new key that h signs for years, beyond the end of its own.
-func ForgeYears(t *testing.T, h *Host) *Credential {
+// ForgeLongCredential returns a credential for a new key that h signs for years, beyond the end of its own.
+func ForgeLongCredential(t *testing.T, h *Host) *Credential {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {

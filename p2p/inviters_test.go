@@ -19,8 +19,8 @@ const (
 	twoYears = 104 * shortLife
 )
 
-// lost starts n hosts. The first is the founder; the others join at the given hosts, with the given roles.
-func lost(t *testing.T, n int) (nw *p2ptest.Net, join func(i, at int, roles p2p.Roles)) {
+// startHosts starts n hosts. The first is the founder; the others join at the given hosts, with the given roles.
+func startHosts(t *testing.T, n int) (nw *p2ptest.Net, join func(i, at int, roles p2p.Roles)) {
 	t.Helper()
 	nw = p2ptest.New(t, n, p2ptest.Options{Strangers: n, Dirs: true, Config: func(_ int, c *p2p.Config) { c.CredentialLife = shortLife }})
 	return nw, func(i, at int, roles p2p.Roles) {
@@ -32,8 +32,8 @@ func lost(t *testing.T, n int) (nw *p2ptest.Net, join func(i, at int, roles p2p.
 	}
 }
 
-// alive checks that hosts are members with time left, and connected to each other.
-func alive(t *testing.T, when string, nw *p2ptest.Net, hosts ...int) {
+// checkMembers checks that hosts are members with time left, and connected to each other.
+func checkMembers(t *testing.T, when string, nw *p2ptest.Net, hosts ...int) {
 	t.Helper()
 	for _, i := range hosts {
 		c := nw.Hosts[i].Credential()
@@ -47,7 +47,7 @@ func alive(t *testing.T, when string, nw *p2ptest.Net, hosts ...int) {
 // that they let in stay members, and new hosts join. Then the founder comes back.
 func TestLossOfAnyInviterCostsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		nw, join := lost(t, 8)
+		nw, join := startHosts(t, 8)
 		join(1, 0, p2p.AllRoles)     // A
 		join(2, 0, p2p.AllRoles)     // B
 		join(3, 0, p2p.DefaultRoles) // a guest of the founder
@@ -60,7 +60,7 @@ func TestLossOfAnyInviterCostsNothing(t *testing.T) {
 		pass(time.Minute)
 		nw.Stop(0)
 		pass(twoYears)
-		alive(t, "two years without the founder", nw, 1, 2, 3)
+		checkMembers(t, "two years without the founder", nw, 1, 2, 3)
 
 		join(4, 1, p2p.DefaultRoles) // a guest of A
 		join(5, 2, p2p.AllRoles)     // C, whom B let in
@@ -72,10 +72,10 @@ func TestLossOfAnyInviterCostsNothing(t *testing.T) {
 		nw.Connect(4, 5)
 		until(t, time.Minute, "C has grants of A and B", func() bool { return p2p.Firm(nw.Hosts[5]) })
 		pass(shortLife)
-		alive(t, "with new hosts", nw, 1, 2, 3, 4, 5)
+		checkMembers(t, "with new hosts", nw, 1, 2, 3, 4, 5)
 		nw.Stop(1)
 		pass(twoYears / 4)
-		alive(t, "half a year without A", nw, 2, 3, 4, 5)
+		checkMembers(t, "half a year without A", nw, 2, 3, 4, 5)
 		if !p2p.Endorsed(nw.Hosts[2]) || !p2p.Endorsed(nw.Hosts[5]) {
 			t.Error("B and C do not endorse each other")
 		}
@@ -96,7 +96,7 @@ func TestLossOfAnyInviterCostsNothing(t *testing.T) {
 // with a second inviter of the founder, which never met the lost ones.
 func TestInviterOfTheSecondGenerationGoesOnAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		nw, join := lost(t, 5)
+		nw, join := startHosts(t, 5)
 		join(1, 0, p2p.AllRoles)
 		join(2, 1, p2p.AllRoles) // let in by host 1
 		join(3, 0, p2p.AllRoles)
@@ -110,7 +110,7 @@ func TestInviterOfTheSecondGenerationGoesOnAlone(t *testing.T) {
 		nw.Stop(0)
 		nw.Stop(1)
 		pass(twoYears / 4)
-		alive(t, "half a year later", nw, 2, 3, 4)
+		checkMembers(t, "half a year later", nw, 2, 3, 4)
 		// The peers that let them in have not changed.
 		if err := nw.Hosts[3].Revoke(nw.Peer(4), p2p.Revoking{Reason: "mine?"}); !errors.Is(err, p2p.ErrNotYours) {
 			t.Errorf("an inviter revokes a guest of the inviter that it endorsed: got %v, want p2p.ErrNotYours", err)
@@ -126,7 +126,7 @@ func TestInviterOfTheSecondGenerationGoesOnAlone(t *testing.T) {
 // guest's. Neither starts again without a new token.
 func TestLastInviterEndsWithItsEndorsement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		nw, join := lost(t, 4)
+		nw, join := startHosts(t, 4)
 		join(1, 0, p2p.AllRoles)
 		join(2, 0, p2p.AllRoles)
 		join(3, 1, p2p.DefaultRoles)
@@ -136,7 +136,7 @@ func TestLastInviterEndsWithItsEndorsement(t *testing.T) {
 		pass(time.Minute)
 		nw.Stop(0)
 		pass(20 * shortLife)
-		alive(t, "with two inviters", nw, 1, 2, 3)
+		checkMembers(t, "with two inviters", nw, 1, 2, 3)
 		nw.Stop(2)
 		end := nw.Hosts[1].Credential().NotAfter
 		if left := time.Until(end); left < shortLife || left > 4*shortLife {
@@ -161,7 +161,7 @@ func TestLastInviterEndsWithItsEndorsement(t *testing.T) {
 // nobody endorses it.
 func TestRevokedInviterEndorsesNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		nw, join := lost(t, 5)
+		nw, join := startHosts(t, 5)
 		for _, i := range []int{1, 2, 3} {
 			join(i, 0, p2p.AllRoles)
 		}
@@ -174,8 +174,8 @@ func TestRevokedInviterEndorsesNobody(t *testing.T) {
 		pass(time.Second)
 		nw.Stop(0)
 		pass(12 * shortLife)
-		alive(t, "without the revoked one", nw, 2, 3, 4)
-		if err := nw.Hosts[2].Check(p2p.Shown(nw.Hosts[1])); err == nil {
+		checkMembers(t, "without the revoked one", nw, 2, 3, 4)
+		if err := nw.Hosts[2].Check(p2p.ShownCredential(nw.Hosts[1])); err == nil {
 			t.Error("the revoked inviter is admitted")
 		}
 		if time.Until(nw.Hosts[1].Credential().NotAfter) > 0 {

@@ -649,7 +649,7 @@ func TestTwentyHostsMeetAgainAfterAPartition(t *testing.T) {
 		nw.Cut(nil)
 		until(t, 3*time.Minute, "all know the revocation and are connected", func() bool {
 			for i, h := range nw.Hosts {
-				if i != 3 && (known(h, bad) || connected(h) < 2 || h.Check(p2p.Shown(nw.Hosts[3])) == nil) {
+				if i != 3 && (known(h, bad) || connected(h) < 2 || h.Check(p2p.ShownCredential(nw.Hosts[3])) == nil) {
 					return false
 				}
 			}

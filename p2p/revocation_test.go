@@ -29,7 +29,7 @@ func guest(t testing.TB, by authority, roles Roles) actor {
 	return a
 }
 
-func said(t testing.TB, by authority, say word) revocation {
+func newRevocation(t testing.TB, by authority, say word) revocation {
 	t.Helper()
 	r, err := by.revoke(say, time.Unix(1e9, 0))
 	if err != nil {
@@ -38,8 +38,8 @@ func said(t testing.TB, by authority, say word) revocation {
 	return r
 }
 
-// opened returns an empty list of a cluster.
-func opened(t testing.TB, cluster ed25519.PrivateKey, d disk) *revocations {
+// openList returns an empty list of a cluster.
+func openList(t testing.TB, cluster ed25519.PrivateKey, d disk) *revocations {
 	t.Helper()
 	r := newRevocations(d)
 	pub := cluster.Public().(ed25519.PublicKey)
@@ -49,7 +49,7 @@ func opened(t testing.TB, cluster ed25519.PrivateKey, d disk) *revocations {
 	return r
 }
 
-func merged(t testing.TB, r *revocations, entries ...revocation) {
+func mustMerge(t testing.TB, r *revocations, entries ...revocation) {
 	t.Helper()
 	var w []*wirepb.Revocation
 	for _, e := range entries {
@@ -62,10 +62,10 @@ func merged(t testing.TB, r *revocations, entries ...revocation) {
 
 func TestRevocationsAreVerified(t *testing.T) {
 	cluster := key(t)
-	r := opened(t, cluster, disk{})
+	r := openList(t, cluster, disk{})
 	line := generations(t, cluster, 3)
 	victim := guest(t, line[1].authority(cluster), RoleWorker)
-	good := said(t, line[1].authority(cluster), word{peer: victim.id, number: 1, reason: "stolen"})
+	good := newRevocation(t, line[1].authority(cluster), word{peer: victim.id, number: 1, reason: "stolen"})
 	if _, err := line[0].authority(cluster).revoke(word{peer: victim.id, reason: strings.Repeat("x", maxReason+1)}, time.Now()); err == nil {
 		t.Error("a reason that is too long was signed")
 	}
@@ -131,8 +131,8 @@ func TestPeerIsRevokedByThoseThatLetItInOnly(t *testing.T) {
 		"itself":                        {line[1], line[1], out},
 		"another of its own generation": {other, line[0], valid},
 	} {
-		r := opened(t, cluster, disk{})
-		merged(t, r, said(t, c.by.authority(cluster), word{peer: c.of.id, number: 1, withInvited: true}))
+		r := openList(t, cluster, disk{})
+		mustMerge(t, r, newRevocation(t, c.by.authority(cluster), word{peer: c.of.id, number: 1, withInvited: true}))
 		if got := r.verdict(c.of.cred); got != c.want {
 			t.Errorf("%s: got %v, want %v", name, got, c.want)
 		}
@@ -157,12 +157,12 @@ func TestRenewalChangesNoRights(t *testing.T) {
 		if err != nil || !slices.Equal(c.lineage(0), []peer.ID{first.id}) {
 			t.Fatalf("%s: let in by %v, %v, want the first inviter", name, c.lineage(0), err)
 		}
-		r := opened(t, cluster, disk{})
-		merged(t, r, said(t, other.authority(cluster), word{peer: g.id, number: 1}))
+		r := openList(t, cluster, disk{})
+		mustMerge(t, r, newRevocation(t, other.authority(cluster), word{peer: g.id, number: 1}))
 		if r.verdict(c) != valid {
 			t.Errorf("%s: the other inviter revoked a guest of the first one, want r.verdict(c) = %v", name, valid)
 		}
-		merged(t, r, said(t, first.authority(cluster), word{peer: g.id, number: 1}))
+		mustMerge(t, r, newRevocation(t, first.authority(cluster), word{peer: g.id, number: 1}))
 		if r.verdict(c) != out {
 			t.Errorf("%s: a renewal made the revocation of a guest by its inviter void, want r.verdict(c) = %v", name, out)
 		}
@@ -229,7 +229,7 @@ func TestRenewalNeedsProofOfOrigin(t *testing.T) {
 
 func TestRevocationWithInvitedEndsAllBelow(t *testing.T) {
 	cluster := key(t)
-	r := opened(t, cluster, disk{})
+	r := openList(t, cluster, disk{})
 	bad, good := guest(t, root(cluster), AllRoles), guest(t, root(cluster), AllRoles)
 	g := guest(t, bad.authority(cluster), AllRoles)
 	below := guest(t, g.authority(cluster), RoleWorker)
@@ -249,47 +249,47 @@ func TestRevocationWithInvitedEndsAllBelow(t *testing.T) {
 		}
 	}
 	want("before", valid, valid, valid, valid)
-	merged(t, r, said(t, root(cluster), word{peer: bad.id}))
+	mustMerge(t, r, newRevocation(t, root(cluster), word{peer: bad.id}))
 	want("revoked alone", tainted, tainted, valid, valid)
-	merged(t, r, said(t, root(cluster), word{peer: bad.id, number: 1, withInvited: true}))
+	mustMerge(t, r, newRevocation(t, root(cluster), word{peer: bad.id, number: 1, withInvited: true}))
 	want("revoked with its guests", out, out, out, valid)
-	merged(t, r, said(t, root(cluster), word{peer: bad.id, number: 2, back: true}))
+	mustMerge(t, r, newRevocation(t, root(cluster), word{peer: bad.id, number: 2, back: true}))
 	want("let back in", valid, valid, valid, valid)
 }
 
 func TestNewestRevocationOrUndoingHolds(t *testing.T) {
 	cluster := key(t)
-	r := opened(t, cluster, disk{})
+	r := openList(t, cluster, disk{})
 	by := guest(t, root(cluster), AllRoles)
 	g := guest(t, by.authority(cluster), RoleWorker)
 	words := []revocation{
-		said(t, by.authority(cluster), word{peer: g.id, number: 1}),
-		said(t, by.authority(cluster), word{peer: g.id, number: 2, back: true}),
-		said(t, by.authority(cluster), word{peer: g.id, number: 3}),
+		newRevocation(t, by.authority(cluster), word{peer: g.id, number: 1}),
+		newRevocation(t, by.authority(cluster), word{peer: g.id, number: 2, back: true}),
+		newRevocation(t, by.authority(cluster), word{peer: g.id, number: 3}),
 	}
 	for i, want := range []verdict{out, valid, out} {
-		merged(t, r, words[i])
+		mustMerge(t, r, words[i])
 		if got := r.verdict(g.cred); got != want {
 			t.Errorf("after revocation or pardon %d: got %v, want %v", i, got, want)
 		}
 	}
-	merged(t, r, words[1], words[0]) // replayed
+	mustMerge(t, r, words[1], words[0]) // replayed
 	if r.verdict(g.cred) != out {
 		t.Error("an older revocation displaced the newest one")
 	}
-	merged(t, r, said(t, by.authority(cluster), word{peer: g.id, number: 3, back: true}))
+	mustMerge(t, r, newRevocation(t, by.authority(cluster), word{peer: g.id, number: 3, back: true}))
 	if r.verdict(g.cred) != out {
 		t.Error("of a revocation and a pardon with one number the pardon holds, want the revocation")
 	}
-	merged(t, r, said(t, root(cluster), word{peer: g.id, number: 1, back: true}))
+	mustMerge(t, r, newRevocation(t, root(cluster), word{peer: g.id, number: 1, back: true}))
 	if r.verdict(g.cred) != valid {
 		t.Error("the cluster key did not annul a member's revocation")
 	}
-	merged(t, r, said(t, by.authority(cluster), word{peer: g.id, number: maxNumber}))
+	mustMerge(t, r, newRevocation(t, by.authority(cluster), word{peer: g.id, number: maxNumber}))
 	if r.verdict(g.cred) != valid {
 		t.Error("a member overruled the cluster key")
 	}
-	merged(t, r, said(t, root(cluster), word{peer: g.id, number: 2}))
+	mustMerge(t, r, newRevocation(t, root(cluster), word{peer: g.id, number: 2}))
 	if r.verdict(g.cred) != out || !r.has(g.id) {
 		t.Error("the cluster key did not revoke")
 	}
@@ -299,31 +299,31 @@ func TestNewestRevocationOrUndoingHolds(t *testing.T) {
 // none of others.
 func TestFloodOfRevocationsDisplacesNoOthers(t *testing.T) {
 	cluster := key(t)
-	r := opened(t, cluster, disk{})
+	r := openList(t, cluster, disk{})
 	above := guest(t, root(cluster), AllRoles)
 	bad := guest(t, above.authority(cluster), AllRoles)
 	var flood []revocation
 	for range 2 * maxBySigner {
-		flood = append(flood, said(t, bad.authority(cluster), word{peer: newActor(t).id, number: 1}))
+		flood = append(flood, newRevocation(t, bad.authority(cluster), word{peer: newActor(t).id, number: 1}))
 	}
 	for range 16 {
 		puppet := guest(t, bad.authority(cluster), RoleInviter)
 		for range maxBySigner / 2 {
-			flood = append(flood, said(t, puppet.authority(cluster), word{peer: newActor(t).id, number: 1}))
+			flood = append(flood, newRevocation(t, puppet.authority(cluster), word{peer: newActor(t).id, number: 1}))
 		}
 	}
-	merged(t, r, flood...)
+	mustMerge(t, r, flood...)
 	if n := len(r.list); n != maxByBranch {
 		t.Errorf("got %d entries of one branch, want %d", n, maxByBranch)
 	}
 	victim := guest(t, above.authority(cluster), RoleWorker)
-	merged(t, r, said(t, above.authority(cluster), word{peer: bad.id, number: 1}), said(t, above.authority(cluster), word{peer: victim.id, number: 1}))
+	mustMerge(t, r, newRevocation(t, above.authority(cluster), word{peer: bad.id, number: 1}), newRevocation(t, above.authority(cluster), word{peer: victim.id, number: 1}))
 	if r.verdict(bad.cred) != out || r.verdict(victim.cred) != out {
 		t.Error("the flood displaced the revocation by the inviter that let the flooder in")
 	}
 	other := guest(t, root(cluster), AllRoles)
 	hers := guest(t, other.authority(cluster), RoleWorker)
-	merged(t, r, said(t, other.authority(cluster), word{peer: hers.id, number: 1}))
+	mustMerge(t, r, newRevocation(t, other.authority(cluster), word{peer: hers.id, number: 1}))
 	if r.verdict(hers.cred) != out {
 		t.Error("the flood displaced another inviter's revocation")
 	}
@@ -352,7 +352,7 @@ func TestRevocationsByTheClusterKeyAlwaysFit(t *testing.T) {
 	if byKey != maxByKey || len(kept) != maxByKey+maxByMembers {
 		t.Errorf("got %d entries, want %d, and %d by the cluster key, want %d", len(kept), maxByKey+maxByMembers, byKey, maxByKey)
 	}
-	r := opened(t, cluster, disk{})
+	r := openList(t, cluster, disk{})
 	r.setLocked(kept, nil)
 	if got := wires(kept, nil); len(got) != len(kept) {
 		t.Errorf("got %d entries to send, want %v", len(got), len(kept))
@@ -379,7 +379,7 @@ func TestRevocationListDoesNotDependOnTheOrder(t *testing.T) {
 	for _, s := range signers {
 		for _, p := range peers {
 			for n := range uint32(3) {
-				pool = append(pool, said(t, s, word{peer: p.id, number: n + 1, back: n == 1, withInvited: n == 2}))
+				pool = append(pool, newRevocation(t, s, word{peer: p.id, number: n + 1, back: n == 1, withInvited: n == 2}))
 			}
 		}
 	}
@@ -388,7 +388,7 @@ func TestRevocationListDoesNotDependOnTheOrder(t *testing.T) {
 		var digest []byte
 		var worth []verdict
 		for i := range 3 {
-			r := opened(t, cluster, disk{})
+			r := openList(t, cluster, disk{})
 			rest := rapid.Permutation(entries).Draw(rt, fmt.Sprintf("order %d", i))
 			for len(rest) > 0 {
 				n := rapid.IntRange(1, len(rest)).Draw(rt, "portion")
@@ -411,7 +411,7 @@ func TestRevocationListDoesNotDependOnTheOrder(t *testing.T) {
 			if !bytes.Equal(digest, r.digest()) || !slices.Equal(worth, got) {
 				rt.Fatalf("the digest or the verdicts differ with the order: got verdicts %v, want %v", got, worth)
 			}
-			again := opened(t, cluster, disk{})
+			again := openList(t, cluster, disk{})
 			if _, err := again.merge(r.all()); err != nil || !bytes.Equal(again.digest(), digest) {
 				rt.Fatalf("the list that was sent differs from the list itself: got %v, want again.digest() = %q", err, digest)
 			}
@@ -500,19 +500,19 @@ func TestRevocationListOfTheVersionBeforeStaysInForce(t *testing.T) {
 	if err := d.write(revokedFile, b); err != nil {
 		t.Fatal(err)
 	}
-	r := opened(t, cluster, d)
+	r := openList(t, cluster, d)
 	if !r.has(one.id) || !r.has(two.id) || len(r.all()) != 1 {
 		t.Errorf("revoked: got %t and %t, with %d to pass on, want true, true and 1", r.has(one.id), r.has(two.id), len(r.all()))
 	}
-	merged(t, r, said(t, root(cluster), word{peer: two.id, number: 1, back: true}))
-	if again := opened(t, cluster, d); !again.has(one.id) || again.has(two.id) {
+	mustMerge(t, r, newRevocation(t, root(cluster), word{peer: two.id, number: 1, back: true}))
+	if again := openList(t, cluster, d); !again.has(one.id) || again.has(two.id) {
 		t.Error("the cluster key did not annul an entry of the version before")
 	}
-	fresh := opened(t, cluster, disk{})
+	fresh := openList(t, cluster, disk{})
 	if got, err := fresh.merge([]*wirepb.Revocation{byKey, byMember}); err != nil || len(got) != 1 || fresh.has(two.id) {
 		t.Errorf("from a daemon of the version before: got %d entries, %v, want only that of the cluster key", len(got), err)
 	}
-	if plain := said(t, root(cluster), word{peer: one.id}); plain.wire.GetForm() != formFirst {
+	if plain := newRevocation(t, root(cluster), word{peer: one.id}); plain.wire.GetForm() != formFirst {
 		t.Error("a plain revocation by the cluster key is not in the form that older daemons understand")
 	}
 }
@@ -521,9 +521,9 @@ func FuzzRevocation(f *testing.F) {
 	cluster := key(f)
 	line := generations(f, cluster, 2)
 	for _, r := range []revocation{
-		said(f, root(cluster), word{peer: newActor(f).id, reason: "why"}),
-		said(f, root(cluster), word{peer: newActor(f).id, number: 7, back: true}),
-		said(f, line[1].authority(cluster), word{peer: newActor(f).id, number: 2, withInvited: true}),
+		newRevocation(f, root(cluster), word{peer: newActor(f).id, reason: "why"}),
+		newRevocation(f, root(cluster), word{peer: newActor(f).id, number: 7, back: true}),
+		newRevocation(f, line[1].authority(cluster), word{peer: newActor(f).id, number: 2, withInvited: true}),
 	} {
 		b, err := proto.Marshal(&wirepb.RevocationList{Entries: []*wirepb.Revocation{r.wire}})
 		if err != nil {
@@ -542,7 +542,7 @@ func FuzzRevocation(f *testing.F) {
 				t.Fatalf("got %v, %v, want a peer and a number in bounds if there is no error", r, err)
 			}
 		}
-		l := opened(t, cluster, disk{})
+		l := openList(t, cluster, disk{})
 		if _, err := l.merge(list.GetEntries()); err == nil {
 			l.verdict(line[1].cred)
 			l.digest()

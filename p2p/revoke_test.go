@@ -98,8 +98,8 @@ func TestRevokedPeersAreListed(t *testing.T) {
 		if err := nw.Hosts[0].Revoke(nw.Peer(4), p2p.Revoking{Reason: "sold", WithInvited: true}); err != nil {
 			t.Fatal(err)
 		}
-		p2p.SayAnyway(t, nw.Hosts[1], nw.Peer(5), true)
-		p2p.SayAnyway(t, nw.Hosts[1], nw.Peer(0), false)
+		p2p.RevokeWithoutRight(t, nw.Hosts[1], nw.Peer(5), true)
+		p2p.RevokeWithoutRight(t, nw.Hosts[1], nw.Peer(0), false)
 		pass(5 * time.Second)
 		nw.Stop(2)
 		nw.Start(2)
@@ -162,14 +162,14 @@ func TestRevocationOfAnAbsentMemberIsAnnounced(t *testing.T) {
 func TestGuestsOfARevokedInviterStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nw := family(t, 0)
-		before := p2p.Shown(nw.Hosts[3])
+		before := p2p.ShownCredential(nw.Hosts[3])
 		if err := nw.Hosts[0].Revoke(nw.Peer(1), p2p.Revoking{Reason: "sold"}); err != nil {
 			t.Fatal(err)
 		}
 		until(t, 10*time.Second, "the guest has another credential", func() bool {
-			return connected(nw.Hosts[1]) == 0 && p2p.Shown(nw.Hosts[3]) != before
+			return connected(nw.Hosts[1]) == 0 && p2p.ShownCredential(nw.Hosts[3]) != before
 		})
-		if connected(nw.Hosts[3]) != 4 || nw.Hosts[2].Check(p2p.Shown(nw.Hosts[3])) != nil {
+		if connected(nw.Hosts[3]) != 4 || nw.Hosts[2].Check(p2p.ShownCredential(nw.Hosts[3])) != nil {
 			t.Errorf("got the guest connected to %d of 4, want all, with a valid credential", connected(nw.Hosts[3]))
 		}
 		if err := nw.Hosts[2].Check(p2p.IssueTo(t, nw.Hosts[1])); !errors.Is(err, p2p.ErrRevoked) {
@@ -185,11 +185,11 @@ func TestInviterRevokesItsGuestOnly(t *testing.T) {
 			if err := nw.Hosts[1].Revoke(nw.Peer(i), p2p.Revoking{Reason: "coup", WithInvited: true}); !errors.Is(err, p2p.ErrNotYours) {
 				t.Errorf("an inviter revokes host %d: got %v, want p2p.ErrNotYours", i, err)
 			}
-			p2p.SayAnyway(t, nw.Hosts[1], nw.Peer(i), true)
+			p2p.RevokeWithoutRight(t, nw.Hosts[1], nw.Peer(i), true)
 		}
 		until(t, 5*time.Second, "all have heard it", func() bool {
 			for _, i := range []int{0, 2, 3, 4, 5} {
-				if p2p.SaidBy(nw.Hosts[i], nw.Hosts[1]) != 4 {
+				if p2p.RevocationsBy(nw.Hosts[i], nw.Hosts[1]) != 4 {
 					return false
 				}
 			}
@@ -244,7 +244,7 @@ func TestEveryLinkMustBeCurrent(t *testing.T) {
 		if !late.NotAfter.Before(time.Now()) {
 			t.Errorf("what an inviter with an expired credential signs lasts until %s, want that it has expired", late.NotAfter)
 		}
-		if err := nw.Hosts[2].Check(p2p.ForgeYears(t, nw.Hosts[1])); !errors.Is(err, p2p.ErrExpired) {
+		if err := nw.Hosts[2].Check(p2p.ForgeLongCredential(t, nw.Hosts[1])); !errors.Is(err, p2p.ErrExpired) {
 			t.Errorf("a peer that an inviter with an expired credential lets in for years: got %v, want p2p.ErrExpired", err)
 		}
 		nw.Start(0) // the founder renews itself; the others must join again
@@ -271,7 +271,7 @@ func TestVersionBeforeLearnsRevocationsByTheClusterKey(t *testing.T) {
 			t.Fatal(err)
 		}
 		until(t, 10*time.Second, "the older daemon knows what the cluster key said", func() bool { return !known(nw.Hosts[5], nw.Peer(4)) })
-		if p2p.SaidBy(nw.Hosts[5], nw.Hosts[1]) != 0 || p2p.SaidBy(nw.Hosts[0], nw.Hosts[1]) != 1 {
+		if p2p.RevocationsBy(nw.Hosts[5], nw.Hosts[1]) != 0 || p2p.RevocationsBy(nw.Hosts[0], nw.Hosts[1]) != 1 {
 			t.Error("want that only newer daemons know the revocation by a member")
 		}
 	})

@@ -17,7 +17,7 @@ import (
 )
 
 func TestInvalidCommandLinesAreRefused(t *testing.T) {
-	alone(t)
+	clearEnvironment(t)
 	dir := t.TempDir()
 	file := func(name, text string) string {
 		path := filepath.Join(dir, name)
@@ -186,7 +186,7 @@ func TestInvalidCommandLinesAreRefused(t *testing.T) {
 const jobCSVHead = "job,submit_s,duration_s,num_gpu,gpu_milli,cpu_milli,memory_mib,gpu_spec,class,priority\n"
 
 func TestFlagsArePutBeforeArguments(t *testing.T) {
-	alone(t)
+	clearEnvironment(t)
 	for _, c := range []struct{ line, want string }{
 		{"show X --json", "show --json -- X"},
 		{"node show X --json", "node show --json -- X"},
@@ -217,7 +217,7 @@ func TestFlagsArePutBeforeArguments(t *testing.T) {
 }
 
 func TestHelpCoversEveryVerb(t *testing.T) {
-	alone(t)
+	clearEnvironment(t)
 	top := program(t.Context(), "", "--help")
 	if top.code != 0 || top.err != "" {
 		t.Fatalf("--help: exit %d, %s, want exit 0 and empty stderr", top.code, top.err)
@@ -262,7 +262,7 @@ func allStates() string {
 }
 
 func TestCompletionOfVerbsAndFlags(t *testing.T) {
-	alone(t)
+	clearEnvironment(t)
 	for _, c := range []struct{ line, want string }{
 		{"su", "submit"},
 		{"no", "nodes node"},
@@ -303,7 +303,7 @@ func TestCompletionOfVerbsAndFlags(t *testing.T) {
 
 // TestBashCompletionPassesWords runs the script in bash with a fake program that prints its arguments.
 func TestBashCompletionPassesWords(t *testing.T) {
-	alone(t)
+	clearEnvironment(t)
 	bash := needtest.Runs(t, "bash", "-c", "true")
 	r := program(t.Context(), "", "completion", "bash")
 	script := r.stdout + `muster() { printf '<%s>' "$@"; }

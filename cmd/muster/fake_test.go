@@ -42,7 +42,7 @@ type fake struct {
 // newFake serves the routes, each "METHOD /path", until the test ends.
 func newFake(t *testing.T, routes map[string]http.HandlerFunc) *fake {
 	t.Helper()
-	alone(t)
+	clearEnvironment(t)
 	dir, err := os.MkdirTemp("", "m") //nolint:usetesting // short: a socket's path has 107 letters
 	if err != nil {
 		t.Fatal(err)
@@ -65,8 +65,8 @@ func newFake(t *testing.T, routes map[string]http.HandlerFunc) *fake {
 	return &fake{t, l.Addr().String()}
 }
 
-// alone unsets the environment variables of the program.
-func alone(t *testing.T) {
+// clearEnvironment unsets the environment variables of the program.
+func clearEnvironment(t *testing.T) {
 	for _, v := range os.Environ() {
 		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "MUSTER_") {
 			t.Setenv(name, "") // so that the test framework restores it

@@ -211,7 +211,7 @@ func TestWaitEndsOnTimeoutAndCtrlC(t *testing.T) {
 
 // TestInputEndsWithCtrlC never sends any input.
 func TestInputEndsWithCtrlC(t *testing.T) {
-	alone(t)
+	clearEnvironment(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	in, typing := io.Pipe()
 	defer typing.Close()

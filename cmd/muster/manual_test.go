@@ -16,7 +16,7 @@ const manualFile = "../../docs/manual.md"
 
 // TestManualIsUpToDate generates the parts of docs/manual.md again and compares them.
 func TestManualIsUpToDate(t *testing.T) {
-	alone(t)
+	clearEnvironment(t)
 	old, err := os.ReadFile(manualFile)
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +45,7 @@ func TestManualIsUpToDate(t *testing.T) {
 
 // Each verb and each flag that --help shows is in the manual and on a man page, and each verb has an example.
 func TestManualHasEveryVerbAndFlag(t *testing.T) {
-	alone(t)
+	clearEnvironment(t)
 	text, err := os.ReadFile(manualFile)
 	if err != nil {
 		t.Fatal(err)

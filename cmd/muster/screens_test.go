@@ -36,8 +36,8 @@ func printsNoTable(word string) bool {
 // shellWord is a word as a shell takes it, or one of its operators.
 var shellWord = regexp.MustCompile(`'[^']*'|"[^"]*"|[|;&>#·]+|[^\s|;&>'"]+`)
 
-// typed returns the words of the command that a line begins with, up to an operator of the shell or a comment.
-func typed(line string) (words []string) {
+// commandWords returns the words of the command that a line begins with, up to an operator of the shell or a comment.
+func commandWords(line string) (words []string) {
 	for _, w := range shellWord.FindAllString(line, -1) {
 		if strings.IndexAny(w, "|;&>#·") == 0 {
 			break
@@ -53,7 +53,7 @@ func TestCommandsInDocumentsExist(t *testing.T) {
 	onLine := regexp.MustCompile(`^(?:\$ )?(?:\w+=\S+ )*(?:sudo )?(?:bin/)?muster ([a-z].*)$`)
 	app, found := newApp(streams{}), 0
 	check := func(file string, n int, line string) {
-		words := typed(line)
+		words := commandWords(line)
 		if len(words) == 0 {
 			return
 		}
@@ -99,7 +99,7 @@ func TestScreensInDocumentsHaveTheColumns(t *testing.T) {
 			if !strings.HasPrefix(line, "$ muster ") {
 				continue
 			}
-			args := typed(strings.TrimPrefix(line, "$ muster "))
+			args := commandWords(strings.TrimPrefix(line, "$ muster "))
 			if len(args) == 0 || strings.HasPrefix(lines[i+1], "$ ") || slices.ContainsFunc(args, printsNoTable) || !slices.Contains([]string{"jobs", "nodes", "gpus", "peers", "users", "audit"}, args[0]) || i+1 == len(lines) {
 				continue
 			}

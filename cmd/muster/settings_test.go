@@ -40,7 +40,7 @@ func TestReloadsAreDocumented(t *testing.T) {
 }
 
 func TestSettingsHaveAPrecedence(t *testing.T) {
-	alone(t)
+	clearEnvironment(t)
 	file := configFile(t, "# a comment\nname: file\nsocket: /file\ngpus: none\ncpus: 2\nmemory: 8GiB # half\nlabel: {rack: r1, zone: 'b'}\nlisten: [/ip4/0.0.0.0/tcp/1, /ip4/0.0.0.0/tcp/2]\nno-worker: true\nhttp:\nlog-level: warn\n")
 	t.Setenv("MUSTER_CONFIG", file)
 	t.Setenv("MUSTER_NAME", "environment")
@@ -121,7 +121,7 @@ log-format    text                                     default
 }
 
 func TestInvalidSettingsAreRefused(t *testing.T) {
-	alone(t)
+	clearEnvironment(t)
 	for text, want := range map[string]string{
 		"name: a\n\nbogus: 1\n":               ":3: no such setting: \"bogus\"",
 		"name: a\nname: b\n":                  ":2: ",

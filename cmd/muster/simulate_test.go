@@ -12,7 +12,7 @@ import (
 
 // The same seed prints the same bytes: summary, JSON and log. A log has the lines of the published format.
 func TestSimulationIsDeterministic(t *testing.T) {
-	alone(t)
+	clearEnvironment(t)
 	dir := t.TempDir()
 	line := func(more ...string) []string {
 		return append([]string{
@@ -77,7 +77,7 @@ func TestSimulationIsDeterministic(t *testing.T) {
 // The way in which schedulers learn of free capacity is in the summary and in the JSON. An unknown way is refused in
 // one line.
 func TestSimulationReportsHowNewsTravels(t *testing.T) {
-	alone(t)
+	clearEnvironment(t)
 	line := func(more ...string) []string {
 		return append([]string{
 			"simulate", "--topology", "leaf-spine", "--spines", "2", "--leaves", "2", "--hosts", "4", "--machine", "4xH100-80GB,64cpu,512GiB",
@@ -118,7 +118,7 @@ func TestSimulationReportsHowNewsTravels(t *testing.T) {
 
 // The placement experiment writes a line for each arrival.
 func TestPlacementExperimentWritesALinePerArrival(t *testing.T) {
-	alone(t)
+	clearEnvironment(t)
 	dir := t.TempDir()
 	arrivals := filepath.Join(dir, "arrivals.csv")
 	text := "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\na,1000,1024,1,500,\nb,1000,1024,1,1000,\nc,1000,1024,8,1000,\n"
@@ -144,7 +144,7 @@ func TestPlacementExperimentWritesALinePerArrival(t *testing.T) {
 // With tables as arguments each gate of placement is printed with its name, as met or missed. The same seeds print the
 // same.
 func TestPlacementExperimentPrintsItsGates(t *testing.T) {
-	alone(t)
+	clearEnvironment(t)
 	dir := t.TempDir()
 	write := func(name string, shares int) string {
 		text := "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n"

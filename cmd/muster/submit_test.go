@@ -17,8 +17,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// taker returns a daemon that accepts every job and keeps the last one.
-func taker(t *testing.T) (f *fake, last func() job.Spec) {
+// acceptAll returns a daemon that accepts every job and keeps the last one.
+func acceptAll(t *testing.T) (f *fake, last func() job.Spec) {
 	var got []byte
 	f = newFake(t, map[string]http.HandlerFunc{
 		"POST /v1/jobs": func(w http.ResponseWriter, r *http.Request) {
@@ -36,7 +36,7 @@ func taker(t *testing.T) (f *fake, last func() job.Spec) {
 }
 
 func TestSubmitReadsCommandLinesScriptsAndFiles(t *testing.T) {
-	f, last := taker(t)
+	f, last := acceptAll(t)
 	t.Chdir(t.TempDir())
 	here, err := os.Getwd()
 	if err != nil {
@@ -148,7 +148,7 @@ func TestSubmitReadsCommandLinesScriptsAndFiles(t *testing.T) {
 }
 
 func TestDirectivesAreOptions(t *testing.T) {
-	f, last := taker(t)
+	f, last := acceptAll(t)
 	here, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
@@ -289,7 +289,7 @@ func TestWarningsAreNotOutput(t *testing.T) {
 
 // Constraints of sbatch in a script.
 func TestSlurmConstraintsBecomeOptions(t *testing.T) {
-	f, last := taker(t)
+	f, last := acceptAll(t)
 	r := f.musterIn(t.Context(), "#!/bin/sh\n#SBATCH -C 'rack1&(a100|h100)' --prefer=nvlink --exclusive -w n[1-3,5],m1 -x n2\n#SBATCH -b now+60\n#SBATCH --exclusive=user\n", "submit", "-")
 	got := last()
 	want := job.DefaultSpec()
@@ -311,7 +311,7 @@ func TestSlurmConstraintsBecomeOptions(t *testing.T) {
 // there.
 func TestSubmitWarnsOfALocalFile(t *testing.T) {
 	t.Chdir(t.TempDir())
-	f, _ := taker(t)
+	f, _ := acceptAll(t)
 	if err := exetest.Write("work.sh", []byte("#!/bin/sh\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}

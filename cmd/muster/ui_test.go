@@ -134,7 +134,7 @@ func TestUIPrintsAnAddressWithACode(t *testing.T) {
 }
 
 func TestUIRefusesInvalidArguments(t *testing.T) {
-	alone(t)
+	clearEnvironment(t)
 	none := filepath.Join(t.TempDir(), "none")
 	for line, want := range map[string]struct {
 		code int

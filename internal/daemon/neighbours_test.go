@@ -57,7 +57,7 @@ func (w *town) pass(d time.Duration) {
 	}
 }
 
-func (w *town) keeps(t *testing.T, what string, from, to int) {
+func (w *town) checkKept(t *testing.T, what string, from, to int) {
 	t.Helper()
 	for i := from; i < to; i++ {
 		if !w.keeper.kept[resident(i)] {
@@ -75,24 +75,24 @@ func (w *town) keeps(t *testing.T, what string, from, to int) {
 func TestDisconnectedNeighboursAreReplaced(t *testing.T) {
 	w := newTown(100)
 	w.review(w.now)
-	w.keeps(t, "at first", 0, maxNeighbours)
+	w.checkKept(t, "at first", 0, maxNeighbours)
 	for i := range 20 {
 		w.turn(i, false)
 	}
 	w.pass(goneFor - reviewEvery)
-	w.keeps(t, "a restart", 0, maxNeighbours)
+	w.checkKept(t, "a restart", 0, maxNeighbours)
 	w.pass(2 * reviewEvery)
-	w.keeps(t, "the gone are replaced", 20, maxNeighbours+20)
+	w.checkKept(t, "the gone are replaced", 20, maxNeighbours+20)
 	// They come back, and replace the next neighbours that go.
 	for i := range 20 {
 		w.turn(i, true)
 	}
-	w.keeps(t, "no place", 20, maxNeighbours+20)
+	w.checkKept(t, "no place", 20, maxNeighbours+20)
 	for i := 30; i < 100; i++ {
 		w.turn(i, false)
 	}
 	w.pass(goneFor + reviewEvery)
-	w.keeps(t, "back again", 20, 30)
+	w.checkKept(t, "back again", 20, 30)
 	if n := len(w.keeper.kept); n != maxNeighbours {
 		t.Errorf("got %d neighbours, want %d", n, maxNeighbours)
 	}
@@ -111,9 +111,9 @@ func TestNeighboursStayIfAllAreDisconnected(t *testing.T) {
 		w.turn(i, false)
 	}
 	w.pass(24 * time.Hour)
-	w.keeps(t, "cut off", 0, maxNeighbours)
+	w.checkKept(t, "cut off", 0, maxNeighbours)
 	w.turn(maxNeighbours+5, true)
-	w.keeps(t, "one is back", maxNeighbours+5, maxNeighbours+6)
+	w.checkKept(t, "one is back", maxNeighbours+5, maxNeighbours+6)
 	if n := len(w.keeper.kept); n != maxNeighbours {
 		t.Errorf("got %d neighbours that are dialled, want %d", n, maxNeighbours)
 	}
@@ -124,7 +124,7 @@ func TestStoppedNeighbourIsReplaced(t *testing.T) {
 	w.review(w.now)
 	w.departed.gone(resident(3)) // it said goodbye; its connection may stay for a while
 	w.pass(goneFor + 2*reviewEvery)
-	w.keeps(t, "stopped", maxNeighbours, maxNeighbours+1)
+	w.checkKept(t, "stopped", maxNeighbours, maxNeighbours+1)
 	if w.keeper.kept[resident(3)] {
 		t.Error("a neighbour that has stopped is kept")
 	}
@@ -145,7 +145,7 @@ func TestRevokedNeighbourIsDropped(t *testing.T) {
 	if !slices.Equal(w.out, []job.Peer{resident(0)}) {
 		t.Errorf("reported as revoked: got %v, want %v", w.out, resident(0))
 	}
-	w.keeps(t, "the others", 1, 5)
+	w.checkKept(t, "the others", 1, 5)
 }
 
 // A daemon that starts knows members from its disk. Most of them are not connected yet.
@@ -155,10 +155,10 @@ func TestConnectedMembersBecomeNeighboursAtStart(t *testing.T) {
 		w.all[i].Connected = i >= 90
 	}
 	w.review(w.now)
-	w.keeps(t, "those that are there", 90, 100)
-	w.keeps(t, "those seen last", 0, maxNeighbours-10)
+	w.checkKept(t, "those that are there", 90, 100)
+	w.checkKept(t, "those seen last", 0, maxNeighbours-10)
 	w.pass(time.Hour)
-	w.keeps(t, "no better ones", 90, 100)
+	w.checkKept(t, "no better ones", 90, 100)
 	for i := 40; i < 90; i++ {
 		w.turn(i, true)
 	}

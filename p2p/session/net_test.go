@@ -248,7 +248,7 @@ func (r *recorder) downs() int {
 	return len(r.errs)
 }
 
-func (r *recorder) kept(t *testing.T) {
+func (r *recorder) checkGuarantees(t *testing.T) {
 	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()

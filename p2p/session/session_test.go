@@ -85,8 +85,8 @@ func TestOpeningAtOnceGivesOneSession(t *testing.T) {
 		if infos := a.Peers(); !infos[0].Opened {
 			t.Error("the stream of the higher peer id won")
 		}
-		a.kept(t)
-		b.kept(t)
+		a.checkGuarantees(t)
+		b.checkGuarantees(t)
 	})
 }
 
@@ -118,8 +118,8 @@ func TestSessionReturnsAfterSilence(t *testing.T) {
 		if !a.isUp(b.id()) || !b.isUp(a.id()) {
 			t.Errorf("got %v, %v, want that the session is up again", a.seen, b.seen)
 		}
-		a.kept(t)
-		b.kept(t)
+		a.checkGuarantees(t)
+		b.checkGuarantees(t)
 	})
 }
 
@@ -174,8 +174,8 @@ func TestUnusedSessionCostsFewPings(t *testing.T) {
 				t.Fatal(err)
 			}
 			pass(time.Hour)
-			a.kept(t)
-			b.kept(t)
+			a.checkGuarantees(t)
+			b.checkGuarantees(t)
 		})
 	})
 	t.Run("used in silence", func(t *testing.T) {
@@ -223,8 +223,8 @@ func TestPeerThatDoesNotReadIsCut(t *testing.T) {
 		if !a.isUp(b.id()) || !b.isUp(a.id()) {
 			t.Errorf("got %v, %v, want that the session is up again", a.seen, b.seen)
 		}
-		a.kept(t)
-		b.kept(t)
+		a.checkGuarantees(t)
+		b.checkGuarantees(t)
 	})
 }
 
@@ -267,8 +267,8 @@ func TestRestartedPeerReplacesItsSession(t *testing.T) {
 			t.Errorf("got %v, want a second session", a.seen)
 		}
 		stopOld()
-		old.kept(t)
-		a.kept(t)
+		old.checkGuarantees(t)
+		a.checkGuarantees(t)
 	})
 }
 
@@ -350,7 +350,7 @@ func TestMalformedFrameCuts(t *testing.T) {
 				if !a.isUp(b.id()) {
 					t.Error("not accepted again after a while")
 				}
-				a.kept(t)
+				a.checkGuarantees(t)
 			})
 		})
 	}
@@ -451,7 +451,7 @@ func TestTwentyHostsKeepSessionsDespiteLossAndPartition(t *testing.T) {
 			if n := len(a.gotOffers()); n != hosts-1 {
 				t.Errorf("got %d offers, want %d", n, hosts-1)
 			}
-			a.kept(t)
+			a.checkGuarantees(t)
 		}
 	})
 }
@@ -494,8 +494,8 @@ func TestOpeningAtOnceInAnyOrderGivesOneSession(t *testing.T) {
 			if a.ups != 1 || b.ups != 1 || !a.isUp(b.id()) || !b.isUp(a.id()) {
 				t.Errorf("seed %d: got %v, %v, want that one session came up on each side", seed, a.seen, b.seen)
 			}
-			a.kept(t)
-			b.kept(t)
+			a.checkGuarantees(t)
+			b.checkGuarantees(t)
 		})
 	}
 }

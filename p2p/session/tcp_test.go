@@ -66,8 +66,8 @@ func TestSessionOverTCPKeepsOrder(t *testing.T) {
 	if err := a.lastErr(); !errors.Is(err, ErrGoodbye) {
 		t.Errorf("down for %v, want ErrGoodbye", err)
 	}
-	a.kept(t)
-	b.kept(t)
+	a.checkGuarantees(t)
+	b.checkGuarantees(t)
 }
 
 // TestStalledReaderOverTCPIsCut fills the window of the stream long before the queue is full. The write then blocks, and its

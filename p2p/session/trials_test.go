@@ -77,8 +77,8 @@ func TestStartThatEndsItsSessionIsSentEverMoreRarely(t *testing.T) {
 		if err := a.Send(b.id(), startOf(9, "poison")); !errors.As(err, &e) || e.Wait < time.Minute || e.Times < 6 {
 			t.Errorf("after an hour: got %v, want that it is held back after at least 6 sends", err)
 		}
-		a.kept(t)
-		b.kept(t)
+		a.checkGuarantees(t)
+		b.checkGuarantees(t)
 	})
 }
 
@@ -307,7 +307,7 @@ func TestNewVersionOfAPeerGetsSuspectsAtOnce(t *testing.T) {
 		if n := arrived(); n != 2 {
 			t.Errorf("it ended %d sessions, want 2", n)
 		}
-		a.kept(t)
-		b.kept(t)
+		a.checkGuarantees(t)
+		b.checkGuarantees(t)
 	})
 }

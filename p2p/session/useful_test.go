@@ -51,8 +51,8 @@ func TestUnwantedSessionIsGivenUp(t *testing.T) {
 		if !a.isUp(b.id()) {
 			t.Error("a peer that is wanted again was not dialled")
 		}
-		a.kept(t)
-		b.kept(t)
+		a.checkGuarantees(t)
+		b.checkGuarantees(t)
 	})
 }
 
@@ -276,7 +276,7 @@ func TestWantedPeerAlwaysGetsSession(t *testing.T) {
 		if n := len(a.Peers()); n != peers {
 			t.Errorf("got %d sessions, want %d", n, peers)
 		}
-		a.kept(t)
+		a.checkGuarantees(t)
 	})
 }
 
@@ -308,7 +308,7 @@ func TestLongestIdleSessionIsDisplaced(t *testing.T) {
 		if most := int(time.Hour/displaceIdle)*3 + 3; a.ups-before > most || len(a.Peers()) != 3 {
 			t.Errorf("%d sessions came up in an hour for 3 places, want at most %d; %d are up, want 3", a.ups-before, most, len(a.Peers()))
 		}
-		a.kept(t)
+		a.checkGuarantees(t)
 	})
 }
 

@@ -23,16 +23,16 @@ import (
 )
 
 const (
-	// leanedFor is how long a run injects faults; MUSTER_LEANED overrides it.
-	leanedFor = 40 * time.Second
-	// leanedLease is the lease of the jobs that another host may take over.
-	leanedLease = "30s"
-	// afterLeaning bounds how long the cluster takes to end all jobs after the last fault.
-	afterLeaning = 3 * time.Minute
+	// faultsFor is how long a run injects faults; MUSTER_FAULTS overrides it.
+	faultsFor = 40 * time.Second
+	// faultsLease is the lease of the jobs that another host may take over.
+	faultsLease = "30s"
+	// afterFaults bounds how long the cluster takes to end all jobs after the last fault.
+	afterFaults = 3 * time.Minute
 )
 
-// leaned is a cluster under faults, and the jobs that were submitted to it.
-type leaned struct {
+// faultTest is a cluster under faults, and the jobs that were submitted to it.
+type faultTest struct {
 	t     *testing.T
 	lab   *lab
 	hosts []*daemon
@@ -40,20 +40,20 @@ type leaned struct {
 	name  string // the name of all jobs
 
 	mu     sync.Mutex
-	jobs   map[string]leanedJob // guarded by mu: by ID
-	shells map[string]bool      // guarded by mu: jobs of which a process was killed
-	faults map[string]int       // guarded by mu: how often each kind was done
+	jobs   map[string]faultJob // guarded by mu: by ID
+	shells map[string]bool     // guarded by mu: jobs of which a process was killed
+	faults map[string]int      // guarded by mu: how often each kind was done
 }
 
-type leanedJob struct {
+type faultJob struct {
 	n       int
 	code    int
 	requeue bool
 }
 
-// leanedScript locks a file of the job from a process that its shell leaves behind, writes start and end into a ledger
+// faultsScript locks a file of the job from a process that its shell leaves behind, writes start and end into a ledger
 // and exits with a code. So a task that runs twice, or whose child outlives it, is detected.
-const leanedScript = `exec 9>>job-%[1]d
+const faultsScript = `exec 9>>job-%[1]d
 flock -n 9 || { echo "job %[1]d runs twice at $(hostname), attempt $MUSTER_ATTEMPT" >>wrong; exit 99; }
 echo "%[1]d start $(hostname) $MUSTER_ATTEMPT" >>ledger
 setsid sleep %[2]s & wait $!
@@ -61,8 +61,8 @@ echo "%[1]d end $(hostname) $MUSTER_ATTEMPT" >>ledger
 exit %[3]d`
 
 // submit submits one job to any of the hosts, repeatedly until one has accepted it.
-func (l *leaned) submit(n int, chance *rand.Rand) {
-	j := leanedJob{n: n, requeue: chance.IntN(5) > 0}
+func (l *faultTest) submit(n int, chance *rand.Rand) {
+	j := faultJob{n: n, requeue: chance.IntN(5) > 0}
 	if chance.IntN(4) == 0 {
 		j.code = 3
 	}
@@ -73,13 +73,13 @@ func (l *leaned) submit(n int, chance *rand.Rand) {
 	}
 	switch chance.IntN(3) {
 	case 0:
-		args = append(args, "--on-partition", "fence", "--lease", leanedLease)
+		args = append(args, "--on-partition", "fence", "--lease", faultsLease)
 	case 1:
 		args = append(args, "--on-partition", "hold")
 	}
-	args = append(args, "--", "sh", "-c", fmt.Sprintf(leanedScript, n, took, j.code))
+	args = append(args, "--", "sh", "-c", fmt.Sprintf(faultsScript, n, took, j.code))
 	owner := l.hosts[chance.IntN(len(l.hosts))] // the key of a job is valid at one daemon
-	for late := time.Now().Add(afterLeaning); ; {
+	for late := time.Now().Add(afterFaults); ; {
 		r := owner.muster(args...)
 		if r.code == 0 {
 			l.mu.Lock()
@@ -96,7 +96,7 @@ func (l *leaned) submit(n int, chance *rand.Rand) {
 }
 
 // open returns how many of the jobs have not ended, by the ledger.
-func (l *leaned) open() int {
+func (l *faultTest) open() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	text, _ := os.ReadFile(filepath.Join(l.dir, "ledger"))
@@ -109,8 +109,8 @@ func (l *leaned) open() int {
 	return len(l.jobs) - len(ended)
 }
 
-// lean injects one fault into a host, waits, and undoes it.
-func (l *leaned) lean(i int, chance *rand.Rand) {
+// injectFault injects one fault into a host, waits, and undoes it.
+func (l *faultTest) injectFault(i int, chance *rand.Rand) {
 	d := l.hosts[i]
 	span := time.Duration(500+chance.IntN(40_000)) * time.Millisecond
 	kinds := []struct {
@@ -120,13 +120,13 @@ func (l *leaned) lean(i int, chance *rand.Rand) {
 		{"daemon killed", func() func() { d.kill(); return func() { d.start() } }},
 		{"runner killed", func() func() { d.killRunners(); return nil }},
 		{"both killed", func() func() { d.kill(); d.killRunners(); return func() { d.start() } }},
-		{"daemon paused", func() func() { return stopped(d.cmd.Process.Pid) }},
-		{"runner paused", func() func() { return stopped(d.runners()...) }},
-		{"both paused", func() func() { return stopped(append(d.runners(), d.cmd.Process.Pid)...) }},
+		{"daemon paused", func() func() { return stopProcesses(d.cmd.Process.Pid) }},
+		{"runner paused", func() func() { return stopProcesses(d.runners()...) }},
+		{"both paused", func() func() { return stopProcesses(append(d.runners(), d.cmd.Process.Pid)...) }},
 		{"cut off", func() func() { l.lab.unplug(i); return func() { l.lab.plugIn(i) } }},
 		{"cut off, its runner paused", func() func() {
 			l.lab.unplug(i)
-			on := stopped(d.runners()...)
+			on := stopProcesses(d.runners()...)
 			return func() { l.lab.plugIn(i); on() }
 		}},
 		{"disk full", func() func() {
@@ -148,8 +148,8 @@ func (l *leaned) lean(i int, chance *rand.Rand) {
 	undo()
 }
 
-// stopped stops processes and returns a function that lets them go on.
-func stopped(pids ...int) func() {
+// stopProcesses stops processes and returns a function that lets them go on.
+func stopProcesses(pids ...int) func() {
 	for _, pid := range pids {
 		_ = syscall.Kill(pid, syscall.SIGSTOP)
 	}
@@ -161,7 +161,7 @@ func stopped(pids ...int) func() {
 }
 
 // killShell kills one of the tasks' shells, so that this job may end by a signal.
-func (l *leaned) killShell(chance *rand.Rand) {
+func (l *faultTest) killShell(chance *rand.Rand) {
 	found := processesNamed(l.t, l.name)
 	if len(found) == 0 {
 		return
@@ -182,8 +182,8 @@ func (l *leaned) killShell(chance *rand.Rand) {
 // TestRandomFaultsLoseNoJob injects faults into four hosts. No job is lost, none runs twice at once, and each ends with its own
 // code.
 func TestRandomFaultsLoseNoJob(t *testing.T) {
-	span := leanedFor
-	if text := os.Getenv("MUSTER_LEANED"); text != "" {
+	span := faultsFor
+	if text := os.Getenv("MUSTER_FAULTS"); text != "" {
 		d, err := time.ParseDuration(text)
 		if err != nil {
 			t.Fatal(err)
@@ -195,9 +195,9 @@ func TestRandomFaultsLoseNoJob(t *testing.T) {
 	seed := uint64(time.Now().UnixNano()) //nolint:gosec // any number is fine
 	t.Logf("seed %d", seed)
 	const hosts = 4
-	l := &leaned{
-		t: t, lab: newLab(t, hosts), dir: t.TempDir(), name: fmt.Sprintf("leaned-%d", seed),
-		jobs: map[string]leanedJob{}, shells: map[string]bool{}, faults: map[string]int{},
+	l := &faultTest{
+		t: t, lab: newLab(t, hosts), dir: t.TempDir(), name: fmt.Sprintf("faultTest-%d", seed),
+		jobs: map[string]faultJob{}, shells: map[string]bool{}, faults: map[string]int{},
 	}
 	l.hosts = l.lab.onSmallDisks(hosts, "--gpus", "sim:4xH100-80GB", "--cpus", "8")
 	stop := make(chan struct{})
@@ -227,7 +227,7 @@ func TestRandomFaultsLoseNoJob(t *testing.T) {
 			for !done() {
 				time.Sleep(time.Duration(chance.IntN(8000)) * time.Millisecond) // the random moment of the next fault
 				if !done() {
-					l.lean(i, chance)
+					l.injectFault(i, chance)
 				}
 			}
 		})
@@ -239,9 +239,9 @@ func TestRandomFaultsLoseNoJob(t *testing.T) {
 }
 
 // settle waits for the end of each job and checks it by what the jobs have written.
-func (l *leaned) settle() {
+func (l *faultTest) settle() {
 	l.t.Helper()
-	late := time.Now().Add(afterLeaning)
+	late := time.Now().Add(afterFaults)
 	again, nodeFail := 0, 0
 	for id, j := range l.jobs {
 		var doc api.Job
@@ -251,7 +251,7 @@ func (l *leaned) settle() {
 				break
 			}
 			if time.Now().After(late) {
-				l.t.Errorf("job %s (%d) has not ended after %s: %s%s", id, j.n, afterLeaning, r.stdout, r.stderr)
+				l.t.Errorf("job %s (%d) has not ended after %s: %s%s", id, j.n, afterFaults, r.stdout, r.stderr)
 				break
 			}
 			time.Sleep(100 * time.Millisecond) // a daemon that has just come back does not know all jobs yet
