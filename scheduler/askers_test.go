@@ -42,7 +42,7 @@ func TestAskersTakeTurns(t *testing.T) {
 }
 
 // While one asker keeps the loop busy with looks, a job of another asker is accepted and runs soon.
-func TestLooksOfOneAskerDelayNobody(t *testing.T) {
+func TestLooksOfOneAskerDelayNoOther(t *testing.T) {
 	const looks, each = 400, 10 * time.Millisecond
 	inHouse(t, nil, func(t *testing.T, h house) {
 		h.host.connect("here")

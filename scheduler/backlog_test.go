@@ -108,7 +108,7 @@ func TestBacklogCountsWaitingJobsOnly(t *testing.T) {
 }
 
 // Arrays and jobs with long lists of nodes count by their cost, and large job files by their bytes.
-func TestBacklogCountsCosts(t *testing.T) {
+func TestBacklogCountsJobsByTheirCost(t *testing.T) {
 	x := newBacklog(t, Backlog{
 		PerUser: Amount{Jobs: 20, Bytes: 1 << 20}, Users: map[string]Amount{"amy": {Jobs: 80, Bytes: 1 << 20}}, All: Amount{Jobs: 200, Bytes: 1 << 30},
 	})
@@ -164,7 +164,7 @@ func TestBacklogIsShared(t *testing.T) {
 }
 
 // After a restart waiting jobs are counted again. Submissions on their way to the journal count too.
-func TestBacklogAfterRestart(t *testing.T) {
+func TestBacklogIsCountedAgainAfterARestart(t *testing.T) {
 	x := newBacklog(t, DefaultBacklog())
 	x.submit(largeSpec(1))
 	x.submit(heldSpec())

@@ -16,7 +16,7 @@ import (
 
 // Some members send the largest messages as fast as they can, and the loop is slow. Their messages wait, up to a bound.
 // Those of others are in the next step: renewals, ends of tasks, sessions.
-func TestFloodsDelayNobody(t *testing.T) {
+func TestFloodOfOneMemberDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newMailbox()
 		p, f := benchGuest(7)

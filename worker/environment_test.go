@@ -42,7 +42,7 @@ func TestEnvironmentOfATask(t *testing.T) {
 
 // All members of a gang find the same addresses and the same port, each with its own rank. The variables of a gang
 // differ from those of an array, and an array of gangs has both.
-func TestEnvironmentOfAGang(t *testing.T) {
+func TestMembersOfAGangFindTheSameAddresses(t *testing.T) {
 	for _, v6 := range []bool{false, true} {
 		rec := contract.Record{
 			Attempt: attempt(1, 1), Need: gpus(4), File: file(spec(gpus(4))), Element: contract.Element{Rank: 1, Array: true, Index: 5, Entry: "x"},
@@ -89,7 +89,7 @@ func TestHostfileHasALineForEachMember(t *testing.T) {
 }
 
 // A script with #SBATCH lines finds the variables of Slurm with the same meaning as ours, unless the user sets them.
-func TestEnvironmentOfSlurm(t *testing.T) {
+func TestScriptsWithSBATCHLinesFindTheVariablesOfSlurm(t *testing.T) {
 	x := spec(job.Resources{CPUs: 8, Memory: 4 << 30})
 	x.Array, x.Nodes, x.TasksPerNode, x.SubmitDir, x.SlurmEnv = "1-9:2,20%2", 2, 4, "/home/ada", true
 	x.Env = map[string]string{"SLURM_NTASKS": "mine"}

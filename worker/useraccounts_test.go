@@ -207,7 +207,7 @@ func TestLookupsOfOneSchedulerDoNotDelayOthers(t *testing.T) {
 }
 
 // If a scheduler makes up users, only users of its own are forgotten for them, however many it makes up.
-func TestMadeUpUsersDisplaceNoOthers(t *testing.T) {
+func TestMadeUpUsersDoNotDisplaceOthers(t *testing.T) {
 	h := inn(t)
 	for n := range uint64(50) {
 		user := fmt.Sprint("ada", n)

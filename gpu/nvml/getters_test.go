@@ -187,7 +187,7 @@ func TestListedCardSurvivesEachFailure(t *testing.T) {
 
 // A card that was never listed is left out with a note, or is listed without the value. It is never listed as something
 // else, and the other cards are listed as usual.
-func TestNewCardWithEachFailure(t *testing.T) {
+func TestNewCardIsNeverListedAsSomethingElse(t *testing.T) {
 	m, _ := splitMachine()
 	sound, _, err := m.collector().list()
 	if err != nil {
@@ -241,7 +241,7 @@ var statusGetters = map[string]func(dev *dgxa100.Device, ret nvml.Return){
 }
 
 // A status never has a number that was not read.
-func TestStatusWithEachFailure(t *testing.T) {
+func TestStatusHasNoInventedNumbers(t *testing.T) {
 	all := maps.Clone(spoilers)
 	for name, fail := range statusGetters {
 		all[name] = func(m *machine, ret nvml.Return) { fail(m.devices[0], ret) }

@@ -89,7 +89,7 @@ func TestExamplesOfTheReference(t *testing.T) {
 }
 
 // The bounds are those of the validation: the largest value is accepted, and the next one is not.
-func TestBoundsOfTheReference(t *testing.T) {
+func TestBoundsOfTheReferenceAreThoseOfTheValidation(t *testing.T) {
 	tried := 0
 	for _, f := range Fields() {
 		if f.Most == 0 || f.Kind() == "number" {
@@ -118,7 +118,7 @@ func TestBoundsOfTheReference(t *testing.T) {
 	}
 }
 
-func TestDefaultsOfTheReference(t *testing.T) {
+func TestDefaultsOfTheReferenceAreThoseOfASpec(t *testing.T) {
 	got := map[string]string{}
 	for _, f := range Fields() {
 		if d := f.Default(); d != "" {

@@ -15,7 +15,7 @@ import (
 
 // The table never returns an outdated row of a host. Whatever happens to the host, a row says what is left of the host
 // for each request, and a search agrees with Devices.Suffices.
-func TestRooms(t *testing.T) {
+func TestRowsSayWhatIsLeftOfEachHost(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		table := NewTable()
 		h := table.Add("p", false)

@@ -15,7 +15,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-func TestLeadComesFirst(t *testing.T) {
+func TestLeadIsTheFirstEntry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, storetest.Disk())
 		defer closeStore(t, s)
@@ -181,7 +181,7 @@ func TestWaitingRecordsShareEntries(t *testing.T) {
 }
 
 // One call of Propose accepts MaxRecords jobs with the largest job files.
-func TestProposeTakesTheLargestSubmits(t *testing.T) {
+func TestProposeAcceptsTheLargestSubmits(t *testing.T) {
 	s := open(t, storetest.Disk())
 	defer closeStore(t, s)
 	j, err := New(DefaultConfig(), s, s.Group(), &ran{}, quiet)

@@ -347,7 +347,7 @@ func ended(task, n int, s job.State) job.ResultRecord {
 
 // A cancel of some tasks ends the waiting ones at once, and the running ones when their hosts confirm it. The others go
 // on.
-func TestCancelOfSomeTasks(t *testing.T) {
+func TestCancelOfSomeTasksLeavesTheOthers(t *testing.T) {
 	some := []job.Range{{First: 1, Last: 300}}
 	j := apply(t, 600, job.AssignRecord{Attempt: attempt(0, 1)}, job.AssignRecord{Attempt: attempt(5, 1)}, job.CancelRecord{Job: id(0), Tasks: some, Reason: "enough", At: start})
 	if c := j.Counts(); c.Of(job.Cancelled) != 299 || c.Of(job.Reserved) != 2 || c.Of(job.Pending) != 299 {

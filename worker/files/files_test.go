@@ -281,7 +281,7 @@ func TestTaskWithoutFilesDoesNotUseTheDisk(t *testing.T) {
 	}
 }
 
-func TestFilesAreThereAtStart(t *testing.T) {
+func TestFilesArriveBeforeTheStart(t *testing.T) {
 	r := newRig(t)
 	tree, _ := r.upload(map[string]string{"a": "1", "b": "2"})
 	k := r.task(1, job.Spec{Tree: tree})
@@ -300,7 +300,7 @@ func TestFilesAreThereAtStart(t *testing.T) {
 	}
 }
 
-func TestTaskWaitsForHolder(t *testing.T) {
+func TestTaskWaitsForTheHolderOfItsFiles(t *testing.T) {
 	r := newRig(t)
 	tree, s := r.upload(map[string]string{"a": "1"})
 	h := away{holder{s}, make(chan struct{}), make(chan struct{}, 1)}

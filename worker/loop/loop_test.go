@@ -225,7 +225,7 @@ func TestLoopSharesOneSaveAmongManyEvents(t *testing.T) {
 
 // One scheduler sends large job files as fast as it can while the disk is slow. It waits, with a few MiB in memory, and
 // messages of another scheduler go first.
-func TestFloodOfOneSchedulerDelaysNobody(t *testing.T) {
+func TestFloodOfOneSchedulerDelaysNoOther(t *testing.T) {
 	with(t, func(t *testing.T, s *site) {
 		s.meet()
 		synctest.Wait()

@@ -121,7 +121,7 @@ func TestLogReturnsWhatWasWritten(t *testing.T) {
 	}
 }
 
-func TestHeadAndTailStay(t *testing.T) {
+func TestHeadAndTailOfALongLogStay(t *testing.T) {
 	dir, m := t.TempDir(), &model{}
 	w := NewWriter(dir, MinBound)
 	defer w.Close()
@@ -205,7 +205,7 @@ func readAgainst(f *Follower, want []byte) error {
 	}
 }
 
-func TestFollowWaits(t *testing.T) {
+func TestFollowerWaitsForOutput(t *testing.T) {
 	dir := t.TempDir()
 	var follows Follows
 	if _, err := follows.Follow(t.Context(), dir, Both, 0, make(chan struct{})); !errors.Is(err, ErrClosed) {

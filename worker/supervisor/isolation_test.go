@@ -309,7 +309,7 @@ func TestTaskSeesItsOwnDevicesOnly(t *testing.T) {
 }
 
 // The variables of the GPU driver override those of the user, for each task as the driver says.
-func TestVariablesOfTheDriver(t *testing.T) {
+func TestVariablesOfTheGPUDriverOverrideThoseOfTheUser(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "groups", testDir(t), "1")
 	r.d.cfg.Limits.Grant = func(uuids []string, need job.Resources) gpu.Grant {

@@ -259,7 +259,7 @@ func checkFIFO(t *testing.T, l *load.Load, log record.Log) {
 	}
 }
 
-func TestRefused(t *testing.T) {
+func TestInvalidRunsAreRefused(t *testing.T) {
 	l := random(rand.New(rand.NewPCG(1, 0)))
 	l.Jobs[7].Spec.Nodes = 7
 	for want, o := range map[string]Options{

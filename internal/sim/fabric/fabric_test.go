@@ -135,7 +135,7 @@ func TestSimulationMayStartBeforeZero(t *testing.T) {
 	}
 }
 
-func TestCostHopsAndPath(t *testing.T) {
+func TestCostHopsAndPathBetweenHosts(t *testing.T) {
 	f, _ := build(t, DefaultConfig(), small(t))
 	frame := time.Duration(12_000) // at 1 Gb/s
 	for _, x := range []struct {

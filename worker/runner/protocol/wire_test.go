@@ -137,7 +137,7 @@ func TestLargestStartFits(t *testing.T) {
 	}
 }
 
-func TestFrameBounds(t *testing.T) {
+func TestFramesAreBounded(t *testing.T) {
 	if _, err := Frame(Request{Stop: &Stop{Attempt: attempt, Reason: strings.Repeat("x", maxFrame)}}); err == nil {
 		t.Error("a frame over the bound was made")
 	}

@@ -101,8 +101,8 @@ func TestStartTakesAnUnusedDirectory(t *testing.T) {
 	}
 }
 
-// TestStartedAttemptKeepsSpare checks that an attempt that was started before does not take a directory.
-func TestStartedAttemptKeepsSpare(t *testing.T) {
+// TestStartedAttemptTakesNoSpareDirectory checks that an attempt that was started before does not take a directory.
+func TestStartedAttemptTakesNoSpareDirectory(t *testing.T) {
 	t.Parallel()
 	s := &Spawner{dir: protocol.Dir(t.TempDir())}
 	if err := s.dir.Make(); err != nil {
