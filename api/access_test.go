@@ -69,7 +69,8 @@ func secretJob(d *daemon, share bool) job.Job {
 	return j
 }
 
-// TestRequesterSeesTheSameAtEveryDaemon requests every cell of the table at the daemon that owns the job, and at another daemon.
+// TestRequesterSeesTheSameAtEveryDaemon requests every cell of the table at the daemon that owns the job, and at
+// another daemon.
 func TestRequesterSeesTheSameAtEveryDaemon(t *testing.T) {
 	for _, w := range everybody {
 		for _, via := range []int{0, 1} {

@@ -269,7 +269,7 @@ func TestFiltersSelectJobs(t *testing.T) {
 	})
 }
 
-func TestResolveFindsJobsByIDNameAndTasks(t *testing.T) {
+func TestResolveFindsJobsByIDPrefixAndWord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]

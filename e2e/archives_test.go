@@ -64,7 +64,8 @@ func filesBelow(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// TestFilesOfARogueWorkerAreLimitedToTheRequest copies out.txt from a guest that also sends files that a shell and an SSH server read.
+// TestFilesOfARogueWorkerAreLimitedToTheRequest copies out.txt from a guest that also sends files that a shell and an
+// SSH server read.
 func TestFilesOfARogueWorkerAreLimitedToTheRequest(t *testing.T) {
 	t.Parallel()
 	root := newDaemon(t, "root", "--gpus", "none", "--no-worker").start()

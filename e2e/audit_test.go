@@ -179,8 +179,8 @@ func TestActsOfUsersAreAudited(t *testing.T) {
 	}
 }
 
-// TestRefusalsOfStrangersAndMembersAreAudited comes to the gate without a valid credential, and has members do what their roles do
-// not allow.
+// TestRefusalsOfStrangersAndMembersAreAudited comes to the gate without a valid credential, and has members do what
+// their roles do not allow.
 func TestRefusalsOfStrangersAndMembersAreAudited(t *testing.T) {
 	t.Parallel()
 	amy := newDaemon(t, "amy", "--gpus", "none").start()
@@ -230,8 +230,8 @@ func TestRefusalsOfStrangersAndMembersAreAudited(t *testing.T) {
 	}
 }
 
-// TestFloodOfRefusalsHasFewAuditEntries has a member send thousands of requests that are refused. The log has their number in few entries,
-// and still has the earlier and concurrent acts of others.
+// TestFloodOfRefusalsHasFewAuditEntries has a member send thousands of requests that are refused. The log has their
+// number in few entries, and still has the earlier and concurrent acts of others.
 func TestFloodOfRefusalsHasFewAuditEntries(t *testing.T) {
 	t.Parallel()
 	amy := newDaemon(t, "amy", "--gpus", "none").start()

@@ -26,8 +26,8 @@ func eightGPUs(t *testing.T, more ...string) (amy, ben *daemon) {
 	return amy, ben
 }
 
-// TestBackfillDelaysNoLargerJob has a job for eight GPUs wait for a GPU that a task with a time limit holds. Jobs that end before that
-// run first. Jobs that would not, or that have no limit, wait.
+// TestBackfillDelaysNoLargerJob has a job for eight GPUs wait for a GPU that a task with a time limit holds. Jobs that
+// end before that run first. Jobs that would not, or that have no limit, wait.
 func TestBackfillDelaysNoLargerJob(t *testing.T) {
 	t.Parallel()
 	amy, ben := eightGPUs(t)

@@ -108,8 +108,8 @@ func (d *daemon) killRunners() {
 	}
 }
 
-// TestRandomKillsLoseNoJob kills the worker's daemon, its runner, both, and the owner's daemon. No job is lost, runs twice at
-// once or ends with a wrong code. At the end no device is held and no process is left.
+// TestRandomKillsLoseNoJob kills the worker's daemon, its runner, both, and the owner's daemon. No job is lost, runs
+// twice at once or ends with a wrong code. At the end no device is held and no process is left.
 func TestRandomKillsLoseNoJob(t *testing.T) {
 	t.Parallel()
 	kills := chaosKills

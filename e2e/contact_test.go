@@ -17,8 +17,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// TestOwnersAbsenceEndsFencedTasksOnly checks that by default no task ends, and that the owner learns of ends when it is back.
-// With --lease a task ends when its lease is over, and runs again.
+// TestOwnersAbsenceEndsFencedTasksOnly checks that by default no task ends, and that the owner learns of ends when it
+// is back. With --lease a task ends when its lease is over, and runs again.
 func TestOwnersAbsenceEndsFencedTasksOnly(t *testing.T) {
 	t.Parallel()
 	amy := newDaemon(t, "amy", "--no-worker").start()

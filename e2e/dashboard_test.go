@@ -45,8 +45,8 @@ func TestDashboardAsksForTheToken(t *testing.T) {
 	b.shows("amy", "ready")
 }
 
-// TestDashboardPagesAreAccessible opens every page with data: light, dark and on a phone. No page may need sideways scrolling, or be
-// inaccessible.
+// TestDashboardPagesAreAccessible opens every page with data: light, dark and on a phone. No page may need sideways
+// scrolling, or be inaccessible.
 func TestDashboardPagesAreAccessible(t *testing.T) {
 	amy, _, base := withPage(t)
 	script := axe(t)

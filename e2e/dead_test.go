@@ -89,8 +89,8 @@ func TestDeclaredDeadHostGivesUpItsTasks(t *testing.T) {
 	}
 }
 
-// TestDeclaredDeadByMistakeEndsTheOldTasks declares a host dead whose runner is still running. Its tasks are ended as soon as its
-// daemon is back. The new attempts go on.
+// TestDeclaredDeadByMistakeEndsTheOldTasks declares a host dead whose runner is still running. Its tasks are ended as
+// soon as its daemon is back. The new attempts go on.
 func TestDeclaredDeadByMistakeEndsTheOldTasks(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)

@@ -148,8 +148,8 @@ func TestFullDiskKeepsEnds(t *testing.T) {
 	}
 }
 
-// TestFullDiskIsReportedToOthers uses up the disk of a host that has had no offer. Other daemons do not count it as a host with
-// free capacity, and show why in one sentence. They count it again after space was freed.
+// TestFullDiskIsReportedToOthers uses up the disk of a host that has had no offer. Other daemons do not count it as a
+// host with free capacity, and show why in one sentence. They count it again after space was freed.
 func TestFullDiskIsReportedToOthers(t *testing.T) {
 	t.Parallel()
 	amy := newDaemon(t, "amy", "--gpus", "none", "--no-worker").start()
@@ -189,8 +189,8 @@ func (d *daemon) untilAccepted(command ...string) (id string) {
 	return id
 }
 
-// TestTasksThatFillTheDiskAreEnded has three tasks of one user write as much as they can. They are ended with the reason, their
-// files are removed, and the task of another user runs on.
+// TestTasksThatFillTheDiskAreEnded has three tasks of one user write as much as they can. They are ended with the
+// reason, their files are removed, and the task of another user runs on.
 func TestTasksThatFillTheDiskAreEnded(t *testing.T) {
 	for _, kind := range smallDisks {
 		t.Run(kind, func(t *testing.T) {
@@ -234,7 +234,8 @@ func TestTasksThatFillTheDiskAreEnded(t *testing.T) {
 	}
 }
 
-// TestTaskThatUsesUpTheFilesIsEnded has a task make as many files as possible, on a file system with a bound on their number.
+// TestTaskThatUsesUpTheFilesIsEnded has a task make as many files as possible, on a file system with a bound on their
+// number.
 func TestTaskThatUsesUpTheFilesIsEnded(t *testing.T) {
 	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "8")
 	mountDisk(t, "tmpfs", amy.dir+"/data")

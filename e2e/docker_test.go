@@ -206,8 +206,8 @@ func busyRoot(t *testing.T) []byte {
 	return b.Bytes()
 }
 
-// TestContainersRunAsTasks tests the life of containers on one engine. It does not run beside other tests, because their network
-// namespaces delay the engine's.
+// TestContainersRunAsTasks tests the life of containers on one engine. It does not run beside other tests, because
+// their network namespaces delay the engine's.
 func TestContainersRunAsTasks(t *testing.T) {
 	e := newEngine(t)
 	share := e.path("share")

@@ -16,7 +16,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// TestEventsShowJobsAndNodesOfOtherDaemons follows the events at one daemon while another one's jobs run, and reads listings in between.
+// TestEventsShowJobsAndNodesOfOtherDaemons follows the events at one daemon while another one's jobs run, and reads
+// listings in between.
 func TestEventsShowJobsAndNodesOfOtherDaemons(t *testing.T) {
 	t.Parallel()
 	amy := newDaemon(t, "amy", "--gpus", "sim:2xH100-80GB", "--cpus", "8").start()

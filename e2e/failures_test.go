@@ -181,8 +181,8 @@ func TestSingleDaemonKeepsItsJobsOverARestart(t *testing.T) {
 	}
 }
 
-// TestFullDiskRefusesJobsAndLosesNone fills the small file system of the data directory. While it is full, jobs are refused with that reason,
-// and nothing is lost.
+// TestFullDiskRefusesJobsAndLosesNone fills the small file system of the data directory. While it is full, jobs are
+// refused with that reason, and nothing is lost.
 func TestFullDiskRefusesJobsAndLosesNone(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("mounting a small file system needs root")

@@ -179,8 +179,8 @@ func (l *faultTest) killShell(chance *rand.Rand) {
 	}
 }
 
-// TestRandomFaultsLoseNoJob injects faults into four hosts. No job is lost, none runs twice at once, and each ends with its own
-// code.
+// TestRandomFaultsLoseNoJob injects faults into four hosts. No job is lost, none runs twice at once, and each ends with
+// its own code.
 func TestRandomFaultsLoseNoJob(t *testing.T) {
 	span := faultsFor
 	if text := os.Getenv("MUSTER_FAULTS"); text != "" {

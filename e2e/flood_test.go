@@ -106,7 +106,8 @@ func pour(ctx context.Context, to peer.AddrInfo, dialled, sent *atomic.Int64) er
 	return nil
 }
 
-// TestFloodBeforeHelloCostsLittle sends for some seconds. The daemon's memory hardly grows, and an honest host joins in that time.
+// TestFloodBeforeHelloCostsLittle sends for some seconds. The daemon's memory hardly grows, and an honest host joins in
+// that time.
 func TestFloodBeforeHelloCostsLittle(t *testing.T) {
 	for _, flood := range floods {
 		t.Run(flood.transport, func(t *testing.T) {
@@ -154,8 +155,8 @@ func TestFloodBeforeHelloCostsLittle(t *testing.T) {
 	}
 }
 
-// TestHalfOpenConnectionsKeepNobodyOut has strangers hold 4,000 TCP connections that send nothing, and open them again when the
-// daemon closes them. An honest host joins in that time, and takes part.
+// TestHalfOpenConnectionsKeepNobodyOut has strangers hold 4,000 TCP connections that send nothing, and open them again
+// when the daemon closes them. An honest host joins in that time, and takes part.
 func TestHalfOpenConnectionsKeepNobodyOut(t *testing.T) {
 	amy := newDaemon(t, "amy", "--gpus", "none").start()
 	ben := newDaemon(t, "ben", "--gpus", "none").start()

@@ -35,8 +35,9 @@ func freeze(t *testing.T, dir string) (thaw func()) {
 	return thaw
 }
 
-// TestFrozenDiskOfAWorkerLosesNoTask freezes the disk of a worker's data directory. A task there is cancelled, the exit of another one is
-// reported, a new one runs elsewhere, and the node says what is wrong. After a thaw it takes tasks again.
+// TestFrozenDiskOfAWorkerLosesNoTask freezes the disk of a worker's data directory. A task there is cancelled, the exit
+// of another one is reported, a new one runs elsewhere, and the node says what is wrong. After a thaw it takes tasks
+// again.
 func TestFrozenDiskOfAWorkerLosesNoTask(t *testing.T) {
 	t.Parallel()
 	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "4").start()
@@ -72,8 +73,8 @@ func TestFrozenDiskOfAWorkerLosesNoTask(t *testing.T) {
 	}
 }
 
-// TestFrozenDiskOfTheOwnerFailsSubmitsSoon freezes the disk of the daemon that accepts jobs. A submission fails soon, with the reason,
-// and requests that only read are answered.
+// TestFrozenDiskOfTheOwnerFailsSubmitsSoon freezes the disk of the daemon that accepts jobs. A submission fails soon,
+// with the reason, and requests that only read are answered.
 func TestFrozenDiskOfTheOwnerFailsSubmitsSoon(t *testing.T) {
 	t.Parallel()
 	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "4")

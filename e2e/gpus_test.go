@@ -108,7 +108,8 @@ func TestForeignMemoryCountsAsTaken(t *testing.T) {
 	}
 }
 
-// TestSharesOfOneGPURunTogether checks that shares of one GPU run together up to its memory and its thousandths, and not beyond.
+// TestSharesOfOneGPURunTogether checks that shares of one GPU run together up to its memory and its thousandths, and
+// not beyond.
 func TestSharesOfOneGPURunTogether(t *testing.T) {
 	t.Parallel()
 	cat := newDaemon(t, "cat", "--gpus", "sim:1xH100-80GB", "--cpus", "8").start()

@@ -85,7 +85,8 @@ func TestDashboardShowsHostileTextAsText(t *testing.T) {
 	b.harmless()
 }
 
-// TestDashboardShowsHostileReasonsAsText shows hostile reasons, ends of an error output, names of files, a terminal and a search.
+// TestDashboardShowsHostileReasonsAsText shows hostile reasons, ends of an error output, names of files, a terminal and
+// a search.
 func TestDashboardShowsHostileReasonsAsText(t *testing.T) {
 	amy, _, base := withPage(t)
 	runs := amy.ok("submit", "--", "sh", "-c", `touch "$0"; printf '%s' "$1" > said; sleep 300`, evilFile, strings.ToValidUTF8(evilText, "")+"\x1b]0;hostile title\a.")

@@ -264,8 +264,8 @@ func TestTerminalFromTheStart(t *testing.T) {
 	s.waitExit(0)
 }
 
-// TestTaskEndsWhenItsClientIsGone checks that a task ends soon if its client is told to end, and after client-timeout if the client is
-// killed.
+// TestTaskEndsWhenItsClientIsGone checks that a task ends soon if its client is told to end, and after client-timeout
+// if the client is killed.
 func TestTaskEndsWhenItsClientIsGone(t *testing.T) {
 	t.Parallel()
 	amy := newDaemon(t, "amy", "--gpus", "none", "--client-timeout", "5s").start()

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// threeWithFourGPUs starts three daemons with four GPUs each. On each a task with a time limit holds two of them, until its gate
-// opens.
+// threeWithFourGPUs starts three daemons with four GPUs each. On each a task with a time limit holds two of them, until
+// its gate opens.
 func threeWithFourGPUs(t *testing.T, limits ...string) (dev [3]*daemon, gates []gate) {
 	t.Helper()
 	flags := []string{"--gpus", "sim:4xH100-80GB", "--cpus", "8"}

@@ -16,8 +16,8 @@ import (
 	"github.com/musterhq/muster/api"
 )
 
-// TestInheritedDescriptorsDoNotReachTasks starts a daemon that inherits descriptor 7, a file of root that no other user may open.
-// Neither a task nor a command in it has that descriptor, and neither the daemon nor its runner keeps it.
+// TestInheritedDescriptorsDoNotReachTasks starts a daemon that inherits descriptor 7, a file of root that no other user
+// may open. Neither a task nor a command in it has that descriptor, and neither the daemon nor its runner keeps it.
 func TestInheritedDescriptorsDoNotReachTasks(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte("for root only\n"), 0o600); err != nil {
@@ -102,8 +102,8 @@ func asRoot(t *testing.T) {
 	}
 }
 
-// TestDaemonOfAUserRunsOnlyThatUsersTasks runs a daemon of an ordinary user in a cluster. Tasks of others are not offered to it,
-// whether or not other hosts could run them, because they would read its key.
+// TestDaemonOfAUserRunsOnlyThatUsersTasks runs a daemon of an ordinary user in a cluster. Tasks of others are not
+// offered to it, whether or not other hosts could run them, because they would read its key.
 func TestDaemonOfAUserRunsOnlyThatUsersTasks(t *testing.T) {
 	t.Parallel()
 	asRoot(t)
@@ -155,8 +155,8 @@ func TestDaemonOfAUserRunsOnlyThatUsersTasks(t *testing.T) {
 	root.waitExit("run-others-as-me", "daemon of root")
 }
 
-// TestJobsOfOtherHostsDoNotRunAsSystemAccounts checks that a job of another host does not run under the name of an account of the system.
-// A job of that account on its own host does.
+// TestJobsOfOtherHostsDoNotRunAsSystemAccounts checks that a job of another host does not run under the name of an
+// account of the system. A job of that account on its own host does.
 func TestJobsOfOtherHostsDoNotRunAsSystemAccounts(t *testing.T) {
 	asRoot(t)
 	amy := newDaemon(t, "amy", "--gpus", "none", "--no-worker").start()
@@ -255,8 +255,8 @@ func TestHTTPOfRootNeedsAToken(t *testing.T) {
 	newDaemon(t, "right", "--gpus", "none", "--http", fmt.Sprintf("127.0.0.1:%d", freePort(t)), "--http-token", filepath.Join(dir, "private")).start()
 }
 
-// TestFallbackDirectoryOfAnotherUserIsRefused starts a daemon of a user without a runtime directory, where another user has made the
-// directory of its socket.
+// TestFallbackDirectoryOfAnotherUserIsRefused starts a daemon of a user without a runtime directory, where another user
+// has made the directory of its socket.
 func TestFallbackDirectoryOfAnotherUserIsRefused(t *testing.T) {
 	asRoot(t)
 	tmp := t.TempDir()

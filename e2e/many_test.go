@@ -245,8 +245,8 @@ func TestManyHostsKeepContactAfterRestarts(t *testing.T) {
 	c.end()
 }
 
-// TestHundredDaemonsKeepContactAfterRestarts does the same with a hundred daemons. Each of them is killed in turn. The test takes longer than a
-// lease lasts without renewals.
+// TestHundredDaemonsKeepContactAfterRestarts does the same with a hundred daemons. Each of them is killed in turn. The
+// test takes longer than a lease lasts without renewals.
 func TestHundredDaemonsKeepContactAfterRestarts(t *testing.T) {
 	atFullSize(t)
 	c := newCrowd(t, 99)

@@ -16,9 +16,9 @@ import (
 	"github.com/musterhq/muster/api"
 )
 
-// TestPathsOfUsersGiveNoRootAccess repeats attacks that once made a local user root: it makes a daemon of root write a sysctl, and enter
-// closed directories and the mounts of another process. The daemon has a network namespace of its own, whose sysctls
-// affect nothing else.
+// TestPathsOfUsersGiveNoRootAccess repeats attacks that once made a local user root: it makes a daemon of root write a
+// sysctl, and enter closed directories and the mounts of another process. The daemon has a network namespace of its
+// own, whose sysctls affect nothing else.
 func TestPathsOfUsersGiveNoRootAccess(t *testing.T) {
 	asRoot(t)
 	within := []string{"unshare", "--net", "--mount", "--propagation", "private", "sh", "-c", `ip link set lo up && mount -t sysfs none /sys && exec "$@"`, "sh"}

@@ -59,8 +59,8 @@ func TestPerUserLimitMakesJobsWait(t *testing.T) {
 	}
 }
 
-// TestLimitThatCanNeverBeMetIsARefusal checks that a job that can never start under a limit is refused with the limit's name, and
-// that a job that waits when the limit is lowered says so, until the limit is raised again.
+// TestLimitThatCanNeverBeMetIsARefusal checks that a job that can never start under a limit is refused with the limit's
+// name, and that a job that waits when the limit is lowered says so, until the limit is raised again.
 func TestLimitThatCanNeverBeMetIsARefusal(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "config.yaml")
@@ -189,8 +189,8 @@ func TestQuotaOnManyHostsCausesFewOffers(t *testing.T) {
 	c.owner.untilState(waits, "SUCCEEDED")
 }
 
-// TestLimitOverTheClusterHoldsAtAllDaemons checks that a user who submits at three daemons at once has the limit once, whatever they
-// offer, and that the end of a job at one of them starts a job at another.
+// TestLimitOverTheClusterHoldsAtAllDaemons checks that a user who submits at three daemons at once has the limit once,
+// whatever they offer, and that the end of a job at one of them starts a job at another.
 func TestLimitOverTheClusterHoldsAtAllDaemons(t *testing.T) {
 	asRoot(t)
 	limits := []string{"--gpus", "sim:4xH100-80GB", "--cpus", "8", "--limits", "per_user.cluster_gpus=4", "--limits", "per_user.max_time=2h"}

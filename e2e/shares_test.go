@@ -33,8 +33,8 @@ func (d *daemon) projects() map[string]api.User {
 	return out
 }
 
-// TestProjectsShareFullHostsByWeight has two projects with far more tasks than the hosts can run, one with ten times as many as
-// the other, at two daemons.
+// TestProjectsShareFullHostsByWeight has two projects with far more tasks than the hosts can run, one with ten times as
+// many as the other, at two daemons.
 func TestProjectsShareFullHostsByWeight(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	if err := os.WriteFile(file, []byte("shares:\n  half_life: 30s\n  projects: {vision: 3, speech: 1}\n"), 0o600); err != nil {

@@ -152,8 +152,8 @@ func TestStreamsOfOneUserAreBounded(t *testing.T) {
 	}
 }
 
-// TestSlowReadersOfOneUserCostLittle has a user open event streams, read none of them, and submit jobs, each of which is an event
-// on each stream.
+// TestSlowReadersOfOneUserCostLittle has a user open event streams, read none of them, and submit jobs, each of which
+// is an event on each stream.
 func TestSlowReadersOfOneUserCostLittle(t *testing.T) {
 	asRoot(t)
 	d := newDaemon(t, "amy", "--gpus", "none").start()

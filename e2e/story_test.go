@@ -35,7 +35,8 @@ func (d *daemon) asks(method, path, body string) (status int, text string) {
 	return resp.StatusCode, string(all)
 }
 
-// TestHistoryOfAJobIsCompleteUntilForgotten follows a job that is held, fails and runs again, at another daemon and after a kill of its owner.
+// TestHistoryOfAJobIsCompleteUntilForgotten follows a job that is held, fails and runs again, at another daemon and
+// after a kill of its owner.
 func TestHistoryOfAJobIsCompleteUntilForgotten(t *testing.T) {
 	t.Parallel()
 	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "4", "--default-time", "90m").start()

@@ -73,8 +73,8 @@ func TestInvalidTokensAreRefused(t *testing.T) {
 	}
 }
 
-// TestDaemonWithoutAnInvitationCannotJoin checks that a daemon cannot join with addresses but no token, or with the credential of another
-// cluster.
+// TestDaemonWithoutAnInvitationCannotJoin checks that a daemon cannot join with addresses but no token, or with the
+// credential of another cluster.
 func TestDaemonWithoutAnInvitationCannotJoin(t *testing.T) {
 	t.Parallel()
 	for _, transport := range []string{"tcp", "quic"} {
@@ -121,7 +121,8 @@ func TestRevokedPeerIsOut(t *testing.T) {
 	}
 }
 
-// TestRevokedInviterIsRestoredWithItsGuests revokes an inviter with its guests, and restores it. The inviter cannot revoke the founder.
+// TestRevokedInviterIsRestoredWithItsGuests revokes an inviter with its guests, and restores it. The inviter cannot
+// revoke the founder.
 func TestRevokedInviterIsRestoredWithItsGuests(t *testing.T) {
 	t.Parallel()
 	amy := newDaemon(t, "amy", "--gpus", "none").start()
@@ -170,8 +171,8 @@ func TestRevokedInviterIsRestoredWithItsGuests(t *testing.T) {
 	}
 }
 
-// TestClientWithoutACredentialIsCutOff checks that a libp2p program without a credential can open only hello and join, and is disconnected
-// after five seconds.
+// TestClientWithoutACredentialIsCutOff checks that a libp2p program without a credential can open only hello and join,
+// and is disconnected after five seconds.
 func TestClientWithoutACredentialIsCutOff(t *testing.T) {
 	t.Parallel()
 	amy := newDaemon(t, "amy", "--gpus", "none").start()

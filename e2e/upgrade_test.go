@@ -131,8 +131,8 @@ func TestDataDirectoryOfTheVersionBeforeWorks(t *testing.T) {
 	ben.untilState(ben.ok("submit", "-w", "amy", "--", "true"), "SUCCEEDED")
 }
 
-// TestDataDirectoryTwoVersionsBackIsRefused starts a daemon on jobs of a group that nothing proves. It says so in one line, and
-// the data on disk stays unchanged.
+// TestDataDirectoryTwoVersionsBackIsRefused starts a daemon on jobs of a group that nothing proves. It says so in one
+// line, and the data on disk stays unchanged.
 func TestDataDirectoryTwoVersionsBackIsRefused(t *testing.T) {
 	asRoot(t)
 	t.Parallel()

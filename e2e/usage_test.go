@@ -37,8 +37,8 @@ func get[T any](d *daemon, path string) (doc T) {
 const burn = `dd if=/dev/zero of=$MUSTER_SCRATCH/x bs=1M count=8 conv=fsync 2>/dev/null
 head -c 100000000 /dev/zero | tr '\0' x | sh -c 'v=$(cat); end=$(($(date +%s)+14)); while [ $(date +%s) -lt $end ]; do :; done; echo ${#v}'`
 
-// TestUsageOfATaskIsMeasured checks the figures of a task that computes for some seconds: while it runs at another daemon, and
-// after its end, when its node is gone.
+// TestUsageOfATaskIsMeasured checks the figures of a task that computes for some seconds: while it runs at another
+// daemon, and after its end, when its node is gone.
 func TestUsageOfATaskIsMeasured(t *testing.T) {
 	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "2").start()
 	ben := newDaemon(t, "ben", "--gpus", "sim:1xH100-80GB", "--cpus", "4").start(amy.invite().flags()...)

@@ -34,8 +34,8 @@ func withAccounts(t *testing.T, accounts string) []string {
 	return []string{"unshare", "-m", "sh", "-c", "mount --bind " + file + ` /etc/passwd && exec "$@"`, "sh"}
 }
 
-// TestHostRunsJobsOfUsersItKnows checks that no job goes to a host that does not know its user, or that runs no jobs of root.
-// It then checks what is answered at once while hosts are silent.
+// TestHostRunsJobsOfUsersItKnows checks that no job goes to a host that does not know its user, or that runs no jobs of
+// root. It then checks what is answered at once while hosts are silent.
 func TestHostRunsJobsOfUsersItKnows(t *testing.T) {
 	asRoot(t)
 	known := withAccounts(t, "eve:x:2001:2001::/:/bin/sh\n")
@@ -103,8 +103,8 @@ func inDirectory(t *testing.T) []string {
 	return with
 }
 
-// TestUsersOfADirectoryServiceRunJobs checks that jobs run as users who are in no file of the host. The program of the runner
-// cannot ask a directory service itself.
+// TestUsersOfADirectoryServiceRunJobs checks that jobs run as users who are in no file of the host. The program of the
+// runner cannot ask a directory service itself.
 func TestUsersOfADirectoryServiceRunJobs(t *testing.T) {
 	asRoot(t)
 	amy := newDaemonAt(t, inDirectory(t), "127.0.0.1", "amy", "--gpus", "none", "--cpus", "2").start()

@@ -107,9 +107,9 @@ func TestJobForTwoGPUsKeepsItsPlace(t *testing.T) {
 	}
 }
 
-// TestJobForTwoGPUsStartsInAStreamOfSmallJobs has small jobs of 36 s each, without time limits, that would never leave both GPUs free.
-// Free GPUs are kept for the job for both in turns: the second turn begins 80 s after the job, and is longer than a
-// small job runs.
+// TestJobForTwoGPUsStartsInAStreamOfSmallJobs has small jobs of 36 s each, without time limits, that would never leave
+// both GPUs free. Free GPUs are kept for the job for both in turns: the second turn begins 80 s after the job, and is
+// longer than a small job runs.
 func TestJobForTwoGPUsStartsInAStreamOfSmallJobs(t *testing.T) {
 	atFullSize(t)
 	amy, ben := twoGPUs(t, "--set-aside", "20s")

@@ -322,8 +322,9 @@ func FuzzHelloAndJoin(f *testing.F) {
 	})
 }
 
-// TestCredentialExpiresWithItsEarliestLink checks that a credential expires when the first of its links does, that nobody signs
-// beyond the own expiry, and that a gate refuses a chain with one expired link, as a hostile inviter would sign it.
+// TestCredentialExpiresWithItsEarliestLink checks that a credential expires when the first of its links does, that
+// nobody signs beyond the own expiry, and that a gate refuses a chain with one expired link, as a hostile inviter would
+// sign it.
 func TestCredentialExpiresWithItsEarliestLink(t *testing.T) {
 	h, cluster := bare(t)
 	now := time.Now()

@@ -190,8 +190,8 @@ func TestMalformedEndorsementsAreRefused(t *testing.T) {
 	}
 }
 
-// TestCredentialsEndWithTheirEndorsement checks that an inviter and those that it let in have valid credentials for as long as its
-// endorsement lasts. The loss of the inviter that let it in changes nothing.
+// TestCredentialsEndWithTheirEndorsement checks that an inviter and those that it let in have valid credentials for as
+// long as its endorsement lasts. The loss of the inviter that let it in changes nothing.
 func TestCredentialsEndWithTheirEndorsement(t *testing.T) {
 	cluster := key(t)
 	h, _ := bareOf(t, cluster)
@@ -226,8 +226,8 @@ func TestCredentialsEndWithTheirEndorsement(t *testing.T) {
 	}
 }
 
-// TestEndorsementOfARevokedInviterIsTainted revokes the inviter that signed an endorsement, and the one that let that inviter
-// in.
+// TestEndorsementOfARevokedInviterIsTainted revokes the inviter that signed an endorsement, and the one that let that
+// inviter in.
 func TestEndorsementOfARevokedInviterIsTainted(t *testing.T) {
 	cluster := key(t)
 	a, b := inviterWithGrant(t, root(cluster)), inviterWithGrant(t, root(cluster))

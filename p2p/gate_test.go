@@ -192,8 +192,8 @@ func TestStrangerWithManyStreamsIsCutOff(t *testing.T) {
 	}
 }
 
-// TestJoinedHostIsServedEveryProtocol founds a cluster, invites a daemon and lets it join, over real sockets. After that, every
-// protocol is served.
+// TestJoinedHostIsServedEveryProtocol founds a cluster, invites a daemon and lets it join, over real sockets. After
+// that, every protocol is served.
 func TestJoinedHostIsServedEveryProtocol(t *testing.T) {
 	for kind, listen := range kinds {
 		t.Run(kind, func(t *testing.T) {

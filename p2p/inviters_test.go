@@ -92,8 +92,8 @@ func TestLossOfAnyInviterCostsNothing(t *testing.T) {
 	})
 }
 
-// TestInviterOfTheSecondGenerationGoesOnAlone loses the founder and the inviter that let another inviter in. That one goes on
-// with a second inviter of the founder, which never met the lost ones.
+// TestInviterOfTheSecondGenerationGoesOnAlone loses the founder and the inviter that let another inviter in. That one
+// goes on with a second inviter of the founder, which never met the lost ones.
 func TestInviterOfTheSecondGenerationGoesOnAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nw, join := startHosts(t, 5)

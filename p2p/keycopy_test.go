@@ -10,8 +10,8 @@ import (
 	"github.com/musterhq/muster/p2p"
 )
 
-// TestCopyOfTheClusterKeyCanRevokeAnyPeer puts a copy of the founder's key into another member's data directory. From its next start on
-// that member can revoke any peer.
+// TestCopyOfTheClusterKeyCanRevokeAnyPeer puts a copy of the founder's key into another member's data directory. From
+// its next start on that member can revoke any peer.
 func TestCopyOfTheClusterKeyCanRevokeAnyPeer(t *testing.T) {
 	cfg := config(kinds["tcp"])
 	cfg.DataDir = t.TempDir()

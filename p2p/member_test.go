@@ -623,8 +623,8 @@ func TestBootstrapIsDialledForEver(t *testing.T) {
 	})
 }
 
-// TestTwentyHostsMeetAgainAfterAPartition checks that twenty hosts find each other again after packet loss and a partition. A revocation that
-// was made on one side of the partition reaches the other side.
+// TestTwentyHostsMeetAgainAfterAPartition checks that twenty hosts find each other again after packet loss and a
+// partition. A revocation that was made on one side of the partition reaches the other side.
 func TestTwentyHostsMeetAgainAfterAPartition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n, half = 20, 10

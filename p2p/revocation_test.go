@@ -110,8 +110,8 @@ func TestRevocationsAreVerified(t *testing.T) {
 	}
 }
 
-// TestPeerIsRevokedByThoseThatLetItInOnly has inviters revoke each other. Only the inviters that let a peer in can revoke it, and the
-// cluster key.
+// TestPeerIsRevokedByThoseThatLetItInOnly has inviters revoke each other. Only the inviters that let a peer in can
+// revoke it, and the cluster key.
 func TestPeerIsRevokedByThoseThatLetItInOnly(t *testing.T) {
 	cluster := key(t)
 	founder := guest(t, root(cluster), AllRoles)
@@ -295,8 +295,8 @@ func TestNewestRevocationOrUndoingHolds(t *testing.T) {
 	}
 }
 
-// TestFloodOfRevocationsDisplacesNoOthers has an inviter sign many revocations, as itself and as peers that it made up. They displace
-// none of others.
+// TestFloodOfRevocationsDisplacesNoOthers has an inviter sign many revocations, as itself and as peers that it made up.
+// They displace none of others.
 func TestFloodOfRevocationsDisplacesNoOthers(t *testing.T) {
 	cluster := key(t)
 	r := openList(t, cluster, disk{})
@@ -363,8 +363,8 @@ func made(kind string, a, b, c int) peer.ID {
 	return peer.ID(fmt.Sprintf("%s-%04d-%04d-%04d", kind, a, b, c))
 }
 
-// TestRevocationListDoesNotDependOnTheOrder merges the same entries in any order and in any portions, with restarts, into several
-// lists. In the end all lists are equal.
+// TestRevocationListDoesNotDependOnTheOrder merges the same entries in any order and in any portions, with restarts,
+// into several lists. In the end all lists are equal.
 func TestRevocationListDoesNotDependOnTheOrder(t *testing.T) {
 	cluster := key(t)
 	a, b := guest(t, root(cluster), AllRoles), guest(t, root(cluster), AllRoles)
@@ -472,8 +472,8 @@ func shuffle(list []revocation, seed uint64) {
 	}
 }
 
-// TestRevocationListOfTheVersionBeforeStaysInForce opens a list that the version before wrote. What members said there stays in force here
-// but is not passed on; what the cluster key said is passed on.
+// TestRevocationListOfTheVersionBeforeStaysInForce opens a list that the version before wrote. What members said there
+// stays in force here but is not passed on; what the cluster key said is passed on.
 func TestRevocationListOfTheVersionBeforeStaysInForce(t *testing.T) {
 	cluster := key(t)
 	pub := cluster.Public().(ed25519.PublicKey)

@@ -257,8 +257,8 @@ func TestEveryLinkMustBeCurrent(t *testing.T) {
 	})
 }
 
-// TestVersionBeforeLearnsRevocationsByTheClusterKey revokes while one member speaks only the older protocol. That member learns of
-// a plain revocation by the cluster key, and of nothing else.
+// TestVersionBeforeLearnsRevocationsByTheClusterKey revokes while one member speaks only the older protocol. That
+// member learns of a plain revocation by the cluster key, and of nothing else.
 func TestVersionBeforeLearnsRevocationsByTheClusterKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nw := family(t, 0)

@@ -134,8 +134,8 @@ func TestHonestHostGetsAPlace(t *testing.T) {
 	})
 }
 
-// TestCountsOfStrangersAgreeWithTheList enters, speaks, leaves and waits in random order. The bounds hold, and the counts agree
-// with the list.
+// TestCountsOfStrangersAgreeWithTheList enters, speaks, leaves and waits in random order. The bounds hold, and the
+// counts agree with the list.
 func TestCountsOfStrangersAgreeWithTheList(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		f := newStrangers()

@@ -48,7 +48,7 @@ func TestVerbsExitWithTheCodeOfTheJob(t *testing.T) {
 	}
 }
 
-func TestWaitForSeveralJobsExitsWithTheFirstFailure(t *testing.T) {
+func TestWaitForSeveralJobsExitsWithTheHighestCode(t *testing.T) {
 	good, bad := jobDoc(idA, "SUCCEEDED", `,"exit_code":0`), strings.Replace(jobDoc(idB, "FAILED", `,"exit_code":3`), `"reason":""`, `"reason":"exit code 3"`, 1)
 	f := newFake(t, map[string]http.HandlerFunc{
 		"GET /v1/jobs/" + idA: answer(http.StatusOK, good),

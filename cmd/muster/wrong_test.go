@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// wrongLines are command lines in a directory with the files of TestErrorsOfNewcomersSayWhatToWrite, and what their error says.
+// wrongLines are command lines in a directory with the files of TestErrorsOfNewcomersSayWhatToWrite, and what their
+// error says.
 var wrongLines = []struct{ line, says string }{
 	{"submit nosuch.sh", "submit: nosuch.sh: no such file or directory; a command that only the node has goes after --"},
 	{"submit ./nosuch --lr 1", "submit: ./nosuch: no such file or directory"},

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// TestTableOfBenchmarksIsUpToDate checks that the table in docs/benchmarks.md has the names, descriptions and aims of table.go.
+// TestTableOfBenchmarksIsUpToDate checks that the table in docs/benchmarks.md has the names, descriptions and aims of
+// table.go.
 func TestTableOfBenchmarksIsUpToDate(t *testing.T) {
 	text, err := os.ReadFile("../../docs/benchmarks.md")
 	if err != nil {
@@ -24,7 +25,8 @@ func TestTableOfBenchmarksIsUpToDate(t *testing.T) {
 	}
 }
 
-// TestMeasuredFigureReplacesItsRow checks that a measured figure replaces its row. A row that is missing is added in its place.
+// TestMeasuredFigureReplacesItsRow checks that a measured figure replaces its row. A row that is missing is added in
+// its place.
 func TestMeasuredFigureReplacesItsRow(t *testing.T) {
 	r := newReport("a machine")
 	r.Date = time.Date(2026, 11, 22, 5, 0, 0, 0, time.UTC)
@@ -61,8 +63,8 @@ func TestMeasuredFigureReplacesItsRow(t *testing.T) {
 	}
 }
 
-// TestFiguresAreCompleteAndUnique checks that each figure is complete and belongs to one benchmark, and that the output of Go benchmarks can
-// be read.
+// TestFiguresAreCompleteAndUnique checks that each figure is complete and belongs to one benchmark, and that the output
+// of Go benchmarks can be read.
 func TestFiguresAreCompleteAndUnique(t *testing.T) {
 	seen := map[string]bool{}
 	for _, f := range figures() {

@@ -472,7 +472,7 @@ func TestRecordDoesNotWaitForAHangingDisk(t *testing.T) {
 }
 
 // A user who searches without end does not make others wait for long.
-func TestSearchesTakeTurns(t *testing.T) {
+func TestConcurrentSearchesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := open(t, inDir(t.TempDir()))
 		for range scans {

@@ -108,8 +108,8 @@ func files(t *testing.T, fs vfs.FS) map[string][]byte {
 // stride is the distance of the bytes that tests change: changing every byte takes a minute.
 const stride = 13
 
-// TestChangedByteIsNoticed changes bytes of a database in turn. The database opens with all stored values, or reports that it is
-// damaged.
+// TestChangedByteIsNoticed changes bytes of a database in turn. The database opens with all stored values, or reports
+// that it is damaged.
 func TestChangedByteIsNoticed(t *testing.T) {
 	const n = 20
 	disk := written(t, n)
@@ -152,8 +152,8 @@ func newest(t *testing.T, fs vfs.FS) (path string, b []byte) {
 	return path, b
 }
 
-// TestTornLogKeepsEarlierValues opens a database whose log ends too early, or has zeros or old bytes at its end, as after a power cut. It
-// has all earlier values.
+// TestTornLogKeepsEarlierValues opens a database whose log ends too early, or has zeros or old bytes at its end, as
+// after a power cut. It has all earlier values.
 func TestTornLogKeepsEarlierValues(t *testing.T) {
 	const n = 20
 	disk := written(t, n)
@@ -175,7 +175,8 @@ func TestTornLogKeepsEarlierValues(t *testing.T) {
 	}
 }
 
-// TestChangedBlockIsNoticed changes several bytes of a log. The log counts as damaged if records follow that were synced later.
+// TestChangedBlockIsNoticed changes several bytes of a log. The log counts as damaged if records follow that were
+// synced later.
 func TestChangedBlockIsNoticed(t *testing.T) {
 	const n = 20
 	disk := written(t, n)
@@ -193,7 +194,8 @@ func TestChangedBlockIsNoticed(t *testing.T) {
 	}
 }
 
-// TestChangedByteOfAnOldLogIsNoticed does the same for a log in the format of a database that the version before has just made.
+// TestChangedByteOfAnOldLogIsNoticed does the same for a log in the format of a database that the version before has
+// just made.
 func TestChangedByteOfAnOldLogIsNoticed(t *testing.T) {
 	const dir = "/data/db"
 	disk := storetest.Disk()

@@ -52,8 +52,8 @@ func use(t *testing.T, dir string) {
 	}
 }
 
-// TestWritesOnAFullDiskSurvive fills the disk of a database, and writes more than its log and a memtable hold. After that the
-// database opens again, and has everything.
+// TestWritesOnAFullDiskSurvive fills the disk of a database, and writes more than its log and a memtable hold. After
+// that the database opens again, and has everything.
 func TestWritesOnAFullDiskSurvive(t *testing.T) {
 	dir := small(t, "size=64m,nr_inodes=200")
 	cfg := DefaultConfig()

@@ -66,8 +66,8 @@ func TestMissingRevealsNothingOfOthers(t *testing.T) {
 	}
 }
 
-// TestRememberedDoublesAreBounded checks that however many chunks users send twice, at most two generations are remembered, with
-// the newest.
+// TestRememberedDoublesAreBounded checks that however many chunks users send twice, at most two generations are
+// remembered, with the newest.
 func TestRememberedDoublesAreBounded(t *testing.T) {
 	var d doubles
 	chunk := func(n int) (h Hash) {

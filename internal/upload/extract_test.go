@@ -79,9 +79,9 @@ func listed(t testing.TB, dir string) map[string]string {
 	return all
 }
 
-// TestHostileArchivesChangeNothingElse extracts archives of hosts that send something other than what was asked for. Whatever the result
-// is, everything outside the directory, everything that was there before, and everything that was not asked for stays
-// unchanged.
+// TestHostileArchivesChangeNothingElse extracts archives of hosts that send something other than what was asked for.
+// Whatever the result is, everything outside the directory, everything that was there before, and everything that was
+// not asked for stays unchanged.
 func TestHostileArchivesChangeNothingElse(t *testing.T) {
 	const mine = "my own"
 	for _, c := range []struct {
@@ -172,8 +172,8 @@ func TestExtractAppliesModeAndUmask(t *testing.T) {
 	}
 }
 
-// TestExtractKeepsOrReplacesExistingFiles copies over files that exist: equal ones, and changed ones, which are replaced or not, by how
-// they were named.
+// TestExtractKeepsOrReplacesExistingFiles copies over files that exist: equal ones, and changed ones, which are
+// replaced or not, by how they were named.
 func TestExtractKeepsOrReplacesExistingFiles(t *testing.T) {
 	for _, c := range []struct {
 		glob     string
@@ -249,8 +249,8 @@ func reseal(header []byte, kind byte) {
 	copy(header[148:], fmt.Sprintf("%06o\x00 ", sum))
 }
 
-// TestEndlessArchivesAreRefused reads archives that have no end: of headers only, of zeros after their end, and one with a file
-// that claims to be larger than the disk.
+// TestEndlessArchivesAreRefused reads archives that have no end: of headers only, of zeros after their end, and one
+// with a file that claims to be larger than the disk.
 func TestEndlessArchivesAreRefused(t *testing.T) {
 	more := archived(t, entry{name: "x", text: "6 a=b\n"}).Bytes()
 	more = more[len(more)-2048 : len(more)-1024] // without the end, and without its first header

@@ -351,8 +351,8 @@ func FuzzFromWire(f *testing.F) {
 	})
 }
 
-// TestAboutAsManyWorkersAnswerAsRequested checks that about as many workers answer as were requested, whatever the numbers are, and that their
-// answers are spread over time.
+// TestAboutAsManyWorkersAnswerAsRequested checks that about as many workers answer as were requested, whatever the
+// numbers are, and that their answers are spread over time.
 func TestAboutAsManyWorkersAnswerAsRequested(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		asked, matching := rapid.IntRange(1, MaxSessions).Draw(t, "asked"), rapid.IntRange(1, 5000).Draw(t, "matching")

@@ -256,7 +256,8 @@ func TestStreamsOfAPeerAreBounded(t *testing.T) {
 	})
 }
 
-// TestHostilePeersLeaveStreamsForOthers checks that some streams are left for another peer while hostile peers hold all that they get.
+// TestHostilePeersLeaveStreamsForOthers checks that some streams are left for another peer while hostile peers hold all
+// that they get.
 func TestHostilePeersLeaveStreamsForOthers(t *testing.T) {
 	l := &Listener{cfg: DefaultConfig(), open: map[job.Peer]int{}}
 	for i := range 30 {

@@ -205,7 +205,8 @@ func TestLargestMessagesFit(t *testing.T) {
 	}
 }
 
-// TestHelloLeavesOutLinksThatDoNotFit checks that a host is announced without links if its devices have more links than a Hello can hold.
+// TestHelloLeavesOutLinksThatDoNotFit checks that a host is announced without links if its devices have more links than
+// a Hello can hold.
 func TestHelloLeavesOutLinksThatDoNotFit(t *testing.T) {
 	h := contract.Hello{Profile: contract.Profile{Peer: "p", Worker: true}}
 	for i := range 100 {
@@ -236,7 +237,8 @@ func TestHelloLeavesOutLinksThatDoNotFit(t *testing.T) {
 	}
 }
 
-// TestJobFileBeyondItsBoundIsRefused checks that both the sender and the receiver refuse a job file that is one byte too long.
+// TestJobFileBeyondItsBoundIsRefused checks that both the sender and the receiver refuse a job file that is one byte
+// too long.
 func TestJobFileBeyondItsBoundIsRefused(t *testing.T) {
 	a := largestAttempt(0)
 	spec := largestSpec(t, job.MaxSpecBytes+1)

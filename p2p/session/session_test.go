@@ -228,8 +228,8 @@ func TestPeerThatDoesNotReadIsCut(t *testing.T) {
 	})
 }
 
-// TestUnansweredPingEndsTheSession has a peer that reads nothing but keeps sending. The little traffic to it never fills its queue,
-// so that only the unanswered Ping shows that it does not read.
+// TestUnansweredPingEndsTheSession has a peer that reads nothing but keeps sending. The little traffic to it never
+// fills its queue, so that only the unanswered Ping shows that it does not read.
 func TestUnansweredPingEndsTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)
@@ -387,8 +387,8 @@ func TestGreetingTimesOut(t *testing.T) {
 	})
 }
 
-// TestTwentyHostsKeepSessionsDespiteLossAndPartition has twenty hosts that all want sessions with each other, with packet loss, then with
-// a partition, then with a healthy network.
+// TestTwentyHostsKeepSessionsDespiteLossAndPartition has twenty hosts that all want sessions with each other, with
+// packet loss, then with a partition, then with a healthy network.
 func TestTwentyHostsKeepSessionsDespiteLossAndPartition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const hosts = 20
@@ -468,8 +468,8 @@ func frameOf(t *testing.T, msg any) []byte {
 	return b
 }
 
-// TestOpeningAtOnceInAnyOrderGivesOneSession checks that two hosts that open sessions at the same time end up with one, in whatever
-// order packets arrive, and open no second one later.
+// TestOpeningAtOnceInAnyOrderGivesOneSession checks that two hosts that open sessions at the same time end up with one,
+// in whatever order packets arrive, and open no second one later.
 func TestOpeningAtOnceInAnyOrderGivesOneSession(t *testing.T) {
 	for seed := range uint64(40) {
 		synctest.Test(t, func(t *testing.T) {

@@ -95,8 +95,8 @@ func TestStalledReaderOverTCPIsCut(t *testing.T) {
 	}
 }
 
-// TestGivenUpSessionIsNotABrokenConnection checks that a session that was given up differs from a broken connection, over TCP as well. A
-// killed daemon has not given its session up.
+// TestGivenUpSessionIsNotABrokenConnection checks that a session that was given up differs from a broken connection,
+// over TCP as well. A killed daemon has not given its session up.
 func TestGivenUpSessionIsNotABrokenConnection(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.IdleAfter = time.Millisecond

@@ -334,8 +334,8 @@ func TestWantedPeersAreBounded(t *testing.T) {
 	})
 }
 
-// TestPeerWithoutArraysGetsTheFileWithEachStart checks that a peer that does not say in its Accept that it knows arrays gets the job
-// file with each Start, and that any other peer gets it once.
+// TestPeerWithoutArraysGetsTheFileWithEachStart checks that a peer that does not say in its Accept that it knows arrays
+// gets the job file with each Start, and that any other peer gets it once.
 func TestPeerWithoutArraysGetsTheFileWithEachStart(t *testing.T) {
 	for _, knows := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

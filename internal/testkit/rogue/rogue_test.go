@@ -56,8 +56,8 @@ func (s served) SetStreamHandler(id protocol.ID, serve network.StreamHandler) {
 
 func (s served) RolesOf(id peer.ID) p2p.Roles { return s.table.Grants.Of(id) }
 
-// TestMessagesOfTheRogueArrive checks that the messages of the hostile peer arrive: in a session that it opens or accepts, over
-// HTTP, on the topic and in the DHT. Tests that expect a refusal would otherwise prove nothing.
+// TestMessagesOfTheRogueArrive checks that the messages of the hostile peer arrive: in a session that it opens or
+// accepts, over HTTP, on the topic and in the DHT. Tests that expect a refusal would otherwise prove nothing.
 func TestMessagesOfTheRogueArrive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nw := p2ptest.New(t, 2, p2ptest.Options{})
