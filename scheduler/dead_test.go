@@ -71,7 +71,7 @@ func TestDeclareDeadWritesOffAllAttempts(t *testing.T) {
 		}
 		h.journal.mu.Unlock()
 		if len(durable) != n {
-			t.Errorf("the journal has %d of %d when it is answered", len(durable), n)
+			t.Errorf("the journal has %d records when the request is answered, want %d", len(durable), n)
 		}
 		list, err := h.loop.Jobs(t.Context(), job.Query{States: []job.State{job.Pending}})
 		if err != nil || len(list) != n {

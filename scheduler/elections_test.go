@@ -336,7 +336,7 @@ func TestOffersArePrivateWhereUsersSeeOnlyTheirOwnJobs(t *testing.T) {
 		x := newBench(t, 1, 8)
 		x.core.cfg.Private = private
 		if _, o := x.queued(t, single); o.Private != private {
-			t.Errorf("private %v: %v", private, o.Private)
+			t.Errorf("private %v, want %v", o.Private, private)
 		}
 	}
 }

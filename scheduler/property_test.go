@@ -326,7 +326,7 @@ func checkPhase(t *rapid.T, x *task) {
 	dispatched := x.phase >= offering && x.phase <= recorded
 	assigned := x.phase == recorded || x.phase >= unknown
 	if dispatched != (x.dispatch != nil) || assigned != x.durable().Assigned {
-		t.Fatalf("%s is %s, has a dispatch: %v, is assigned: %v", x.attempt(), x.phase, x.dispatch != nil, x.durable().Assigned)
+		t.Fatalf("%s is %s, but has a dispatch: %v, is assigned: %v", x.attempt(), x.phase, x.dispatch != nil, x.durable().Assigned)
 	}
 }
 

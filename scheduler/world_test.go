@@ -555,7 +555,7 @@ func (w *world) follow(m job.Committed) {
 		}
 	}
 	if w.follower.Len() != w.core.entries.table.Len() {
-		w.t.Fatalf("entry %d: the follower has %d jobs, the owner %d", m.Index, w.follower.Len(), w.core.entries.table.Len())
+		w.t.Fatalf("entry %d: the follower has %d jobs, want %d as the owner", m.Index, w.follower.Len(), w.core.entries.table.Len())
 	}
 }
 

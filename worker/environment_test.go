@@ -69,7 +69,7 @@ func TestMembersOfAGangFindTheSameAddresses(t *testing.T) {
 		}
 		rec.File = edited(rec.File, func(s *job.Spec) { s.TasksPerNode = 2 })
 		if env := worker.Environment(config(4), rec); !slices.Contains(env, "PET_NPROC_PER_NODE=2") {
-			t.Errorf("with two tasks a node\n%s", strings.Join(env, "\n"))
+			t.Errorf("with two tasks a node PET_NPROC_PER_NODE=2 is missing in\n%s", strings.Join(env, "\n"))
 		}
 	}
 }

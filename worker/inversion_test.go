@@ -126,7 +126,7 @@ func TestLowerPriorityDoesNotGoBeforeAGang(t *testing.T) {
 		h.says(amy, gang)
 		h.says(amy, contract.Release{Offer: runs.ID})
 		if got := one[contract.Commit](h, amy); (got.Offer == gang.ID) != (lower > 0) {
-			t.Errorf("a single task with a priority %d lower: offer %d got the place", lower, got.Offer)
+			t.Errorf("offer %[2]d got the place, want a single task only if its priority is not lower, but it is %[1]d lower", lower, got.Offer)
 		}
 	}
 }

@@ -509,7 +509,7 @@ func TestNothingIsAllocatedTwice(t *testing.T) {
 		}
 		for _, r := range w.core.Attempts() {
 			if r.Phase != contract.PhaseReserved && w.last[r.Attempt] < r.EventN {
-				t.Fatalf("%s: told events up to %d of %d: %+v", r.Attempt, w.last[r.Attempt], r.EventN, r)
+				t.Fatalf("%s: told events up to %d, want up to %d: %+v", r.Attempt, w.last[r.Attempt], r.EventN, r)
 			}
 		}
 		for a := range w.runs {

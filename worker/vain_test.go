@@ -88,7 +88,7 @@ func TestOthersGoFirstForAsLongAsAGangHeldItsPlace(t *testing.T) {
 		h.says(amy, gang)
 		h.says(amy, contract.Release{Offer: runs.ID})
 		if got := one[contract.Commit](h, amy); (got.Offer == gang.ID) != c.gang {
-			t.Errorf("after %s offer %d got the place; that of the gang is %d", c.after, got.Offer, gang.ID)
+			t.Errorf("after %s offer %d got the place, but that of the gang is %d", c.after, got.Offer, gang.ID)
 		}
 	}
 }

@@ -456,7 +456,7 @@ func TestHelloNamesTheCauseOfAFailure(t *testing.T) {
 		}
 		var out bytes.Buffer
 		if err := serve(t.Context(), m, strings.NewReader(""), &out); err != nil || strings.TrimSpace(out.String()) != c.want {
-			t.Errorf("%s: %s, %v", name, out.String(), err)
+			t.Errorf("%s: %s, %v, want %s", name, out.String(), err, c.want)
 		}
 	}
 }

@@ -70,7 +70,7 @@ func TestHostThatMeetsAConstraintIsInItsClasses(t *testing.T) {
 	} {
 		c, err := job.ParseConstraint(text)
 		if err != nil || !c.Met(&f) {
-			t.Fatalf("%s: %v", text, err)
+			t.Fatalf("the host does not meet %s: %v", text, err)
 		}
 		for _, class := range ClassesFor(job.Spec{Constraint: text}) {
 			if !slices.Contains(all, class) {

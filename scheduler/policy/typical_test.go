@@ -27,7 +27,7 @@ func TestUsualRequestsAreBounded(t *testing.T) {
 	a := typical.kinds[typical.index[kind{cpus: 4, gpus: 1, milli: 1000}]]
 	b := typical.kinds[typical.index[kind{cpus: 2, gpus: 2, milli: 1000}]]
 	if a.cpus != 4 || b.cpus != 2 || a.count < 9*b.count || a.count > 11*b.count {
-		t.Errorf("of ten to one the counts are %+v and %+v", a, b)
+		t.Errorf("the counts are %+v and %+v, want ten to one", a, b)
 	}
 }
 

@@ -162,7 +162,7 @@ func TestRecordsAndRowsAgree(t *testing.T) {
 				t.Fatalf("%#v changed %+v to %+v, but Moved is false", r, before, now)
 			}
 			if !reflect.DeepEqual(views(follower), now) {
-				t.Fatalf("after %#v the follower has\n%+v, the owner\n%+v", r, views(follower), now)
+				t.Fatalf("after %#v the follower has\n%+v, want as the owner\n%+v", r, views(follower), now)
 			}
 			for _, v := range now {
 				if v.Counts != job.CountsOf(v.Tasks) {
@@ -187,7 +187,7 @@ func TestRecordsAndRowsAgree(t *testing.T) {
 				}
 			}
 			if loaded := views(load(t, rows)); !reflect.DeepEqual(loaded, now) {
-				t.Fatalf("after %#v the rows have\n%+v, the table\n%+v", r, loaded, now)
+				t.Fatalf("after %#v the rows have\n%+v, want as the table\n%+v", r, loaded, now)
 			}
 		}
 	})

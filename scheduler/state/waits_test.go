@@ -523,7 +523,7 @@ func TestDependenciesFollowTheirParents(t *testing.T) {
 			check(t, f.table, o, purged)
 			for i, v := range views(f.table) {
 				if w := views(second)[i]; !reflect.DeepEqual(v, w) {
-					t.Fatalf("one table has %s with\n%+v\n%+v\nthe other\n%+v\n%+v", v.ID, v.Counts, v.Depends, w.Counts, w.Depends)
+					t.Fatalf("one table has %s with\n%+v\n%+v\nwant as the other\n%+v\n%+v", v.ID, v.Counts, v.Depends, w.Counts, w.Depends)
 				}
 			}
 			if rapid.IntRange(0, 3).Draw(t, "restart") == 0 {

@@ -171,7 +171,7 @@ func TestClockNeverGoesBack(t *testing.T) {
 			h.skew = time.Duration(rapid.Int64Range(-1<<61, math.MaxInt64-1<<50).Draw(t, "skew"))
 			now := c.Now()
 			if now < before || now-before < h.boot-boot {
-				t.Fatalf("the clock went from %s to %s while %s passed", before, now, h.boot-boot)
+				t.Fatalf("the clock went from %s to %s, want at least %s more", before, now, h.boot-boot)
 			}
 			before, boot = now, h.boot
 		}
@@ -222,7 +222,7 @@ func TestClockOfThisHostAdvances(t *testing.T) {
 	c := New(Reader())
 	before := c.Now()
 	if now := c.Now(); now < before || now-before > time.Hour {
-		t.Errorf("the clock went from %s to %s", before, now)
+		t.Errorf("the clock went from %s to %s, want no more than an hour forward", before, now)
 	}
 }
 

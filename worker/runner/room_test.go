@@ -63,7 +63,7 @@ func TestEndsAreSavedOnAFullDisk(t *testing.T) {
 		}
 	}
 	if all := saved(t, dir); len(all) != n {
-		t.Errorf("%d of %d ends are saved", len(all), n)
+		t.Errorf("%d ends are saved, want %d", len(all), n)
 	}
 }
 

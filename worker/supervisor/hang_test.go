@@ -108,7 +108,7 @@ func TestHungStartsDoNotDelayOthers(t *testing.T) {
 			case e.Kind == driver.Failed:
 				fail(e)
 			default:
-				t.Fatalf("unexpected event %+v", e)
+				t.Fatalf("unexpected event %+v, want the failed starts and the end of the cancelled one", e)
 			}
 		}
 		if !cancelled {

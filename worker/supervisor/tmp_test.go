@@ -295,7 +295,7 @@ func TestFilesSharedWithTheGPUDriverStayVisible(t *testing.T) {
 		k := by("nobody", r.shell(i, "for d in "+pipes+" "+shm+"; do [ -d $d ] && echo yes || echo no; done"))
 		k.Devices = gpus
 		if out := r.say(k); out != strings.TrimSpace(strings.Repeat(map[bool]string{true: "yes\n", false: "no\n"}[gpus != nil], 2)) {
-			t.Errorf("with GPUs %q: %q", gpus, out)
+			t.Errorf("with GPUs %q the files of the service are visible: %q, want that only with GPUs", gpus, out)
 		}
 	}
 }
@@ -394,7 +394,7 @@ func TestTasksShareTmpWithoutPrivateMounts(t *testing.T) {
 				t.Skip("no mounts of their own for tasks on this host: " + info.SharedTmp)
 			}
 			if err != nil || info.SharedTmp != why || strings.Contains(info.Isolation, "/tmp") {
-				t.Errorf("%+v, %v", info, err)
+				t.Errorf("got %+v, %v, want the shared /tmp because of %q", info, err, why)
 			}
 			for _, place := range []string{"/tmp", "/dev/shm"} {
 				at := onHost(t, place, nobody)

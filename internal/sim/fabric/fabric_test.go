@@ -103,7 +103,7 @@ func TestMessagesOnALinkDoNotOverlap(t *testing.T) {
 			last[pair] = booking{at, out}
 			for _, b := range all {
 				if out > b.from && out-int64(bytes) < b.to {
-					t.Fatalf("seed %d: sent from %d to %d, another one from %d to %d", seed, out-int64(bytes), out, b.from, b.to)
+					t.Fatalf("seed %d: sent from %d to %d, but another one from %d to %d", seed, out-int64(bytes), out, b.from, b.to)
 				}
 			}
 			if bytes > 0 {
@@ -192,7 +192,7 @@ func BenchmarkSend(b *testing.B) {
 			c.Run(c.Now() + time.Second)
 			b.ReportMetric(float64(cpu(b)-before)/float64(b.N), "cpu-ns/op")
 			if arrived != b.N {
-				b.Fatalf("%d of %d arrived", arrived, b.N)
+				b.Fatalf("%d messages arrived, want %d", arrived, b.N)
 			}
 		})
 	}

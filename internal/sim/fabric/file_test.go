@@ -197,7 +197,7 @@ func FuzzParse(f *testing.F) {
 		}
 		c.Run(1000 * time.Hour)
 		if !arrived && !lossy || !done {
-			t.Fatalf("message arrived: %v, copy done: %v", arrived, done)
+			t.Fatalf("message arrived: %v, copy done: %v, want both true (the message may be lost)", arrived, done)
 		}
 	})
 }

@@ -187,7 +187,7 @@ func TestNewsSurvivesFaults(t *testing.T) {
 		latest := map[[2]int]uint32{}
 		n, err := New(DefaultConfig(), Random(16, 4, seed), net, c, func(at, about int, version uint32, age time.Duration) {
 			if latest[[2]int{at, about}] >= version || age < 0 {
-				t.Errorf("host %d learnt version %d of %d after %d", at, version, about, latest[[2]int{at, about}])
+				t.Errorf("host %d learnt version %d of %d although it had version %d", at, version, about, latest[[2]int{at, about}])
 			}
 			latest[[2]int{at, about}] = version
 		})
@@ -272,7 +272,7 @@ func TestFiguresAgreeWithAPlainList(t *testing.T) {
 	}
 	for v := int64(1); v < math.MaxInt64/3; v += v/4 + 1 {
 		if b := bucketOf(v); top(b) < v || b > 0 && top(b-1) >= v {
-			t.Fatalf("%d is in bucket %d, which is up to %d", v, b, top(b))
+			t.Fatalf("%d is in bucket %d, which is up to %d, want the first that holds it", v, b, top(b))
 		}
 	}
 	if new(histogram).quantile(0.99) != 0 || new(histogram).mean() != 0 {

@@ -188,7 +188,7 @@ func FuzzTables(f *testing.F) {
 				t.Errorf("read %+v, want a valid job in order", j)
 			}
 			if err := j.Spec.Validate(); err != nil && j.Spec.Resources.CPUs <= 1<<16 {
-				t.Errorf("read %+v: %v", j, err)
+				t.Errorf("read %+v, which is not valid: %v", j, err)
 			}
 		}
 	})

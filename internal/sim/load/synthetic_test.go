@@ -312,7 +312,7 @@ func FuzzSynthetic(f *testing.F) {
 				t.Errorf("made %+v, want a valid job in order", j)
 			}
 			if err := j.Spec.Validate(); err != nil && j.Spec.Resources.CPUs <= job.MaxCPUs {
-				t.Errorf("made %+v: %v", j, err)
+				t.Errorf("made %+v, which is not valid: %v", j, err)
 			}
 		}
 	})

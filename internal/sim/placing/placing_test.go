@@ -151,7 +151,7 @@ func checkLog(t *testing.T, cfg Config, log []byte, r *Result) {
 	asked, sum, n, rejected := 0, 0.0, 0, 0
 	lines := bytes.Split(bytes.TrimSpace(log), []byte("\n"))
 	if len(lines) != len(cfg.Arrivals) {
-		t.Fatalf("%d lines for %d arrivals", len(lines), len(cfg.Arrivals))
+		t.Fatalf("%d lines, want %d as arrivals", len(lines), len(cfg.Arrivals))
 	}
 	for i, text := range lines {
 		var l line

@@ -39,7 +39,7 @@ func TestRequestRoundTrip(t *testing.T) {
 		}
 		got, err := ReadRequest(bytes.NewReader(frame))
 		if err != nil || !reflect.DeepEqual(got, m) {
-			t.Errorf("%+v came back as %+v, %v", m, got, err)
+			t.Errorf("%+v came back as %+v, %v, want the same", m, got, err)
 		}
 		if _, err := ReadRequest(bytes.NewReader(frame[:len(frame)-1])); !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("cut frame: %v, want io.ErrUnexpectedEOF", err)
@@ -62,7 +62,7 @@ func TestReportRoundTrip(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := ReadReport(bytes.NewReader(frame)); err != nil || !reflect.DeepEqual(got, m) {
-			t.Errorf("%+v came back as %+v, %v", m, got, err)
+			t.Errorf("%+v came back as %+v, %v, want the same", m, got, err)
 		}
 	}
 }

@@ -125,7 +125,7 @@ func TestPageWorksInABrowser(t *testing.T) {
 			t.Errorf("%s: the page made requests: %q, want 1 of them", name, o.requests)
 		}
 		if len(o.console) > 0 {
-			t.Errorf("%s: the console has:\n%s", name, strings.Join(o.console, "\n"))
+			t.Errorf("%s: the console is not empty:\n%s", name, strings.Join(o.console, "\n"))
 		}
 		for _, k := range []struct {
 			ink   string
