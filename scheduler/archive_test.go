@@ -19,7 +19,7 @@ import (
 
 // A request about an archived job gets the same answer as before the job was archived.
 func TestArchivedJobsAnswerAsBefore(t *testing.T) {
-	inHouse(t, nil, func(t *testing.T, h house) {
+	withLoop(t, nil, func(t *testing.T, h loopRig) {
 		h.host.connect("here")
 		first := request("first")
 		first.Key = "once"
@@ -54,7 +54,7 @@ func TestArchivedJobsAnswerAsBefore(t *testing.T) {
 }
 
 // checkOld makes each kind of request about an archived job.
-func (h house) checkOld(t *testing.T, r SubmitRequest, id job.ID) {
+func (h loopRig) checkOld(t *testing.T, r SubmitRequest, id job.ID) {
 	t.Helper()
 	ctx := t.Context()
 	j, err := h.loop.Job(ctx, id)
@@ -99,7 +99,7 @@ func (h house) checkOld(t *testing.T, r SubmitRequest, id job.ID) {
 	h.journal.mu.Unlock()
 }
 
-func (h house) checkPages(t *testing.T, ids []job.ID) {
+func (h loopRig) checkPages(t *testing.T, ids []job.ID) {
 	t.Helper()
 	newest := slices.Clone(ids)
 	slices.Reverse(newest)

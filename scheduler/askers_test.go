@@ -44,7 +44,7 @@ func TestAskersTakeTurns(t *testing.T) {
 // While one asker keeps the loop busy with looks, a job of another asker is accepted and runs soon.
 func TestLooksOfOneAskerDelayNoOther(t *testing.T) {
 	const looks, each = 400, 10 * time.Millisecond
-	inHouse(t, nil, func(t *testing.T, h house) {
+	withLoop(t, nil, func(t *testing.T, h loopRig) {
 		h.host.connect("here")
 		amy, ben := job.WithAsker(t.Context(), "amy"), job.WithAsker(t.Context(), "ben")
 		var asking sync.WaitGroup

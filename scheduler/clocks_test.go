@@ -13,13 +13,13 @@ func TestHostTimesAreConvertedToTheOwnersClock(t *testing.T) {
 	now := placed.Add(10 * time.Minute)
 	at := func(d time.Duration) time.Time { return placed.Add(d) }
 	for name, c := range map[string]struct{ from, to, wantFrom, wantTo time.Time }{
-		"right":                     {at(time.Minute), at(5 * time.Minute), at(time.Minute), at(5 * time.Minute)},
-		"an hour ahead":             {at(61 * time.Minute), at(65 * time.Minute), at(6 * time.Minute), now},
-		"an hour behind":            {at(-59 * time.Minute), at(-55 * time.Minute), placed, at(4 * time.Minute)},
-		"still runs, ahead":         {at(61 * time.Minute), time.Time{}, now, time.Time{}},
-		"still runs, behind":        {at(-59 * time.Minute), time.Time{}, placed, time.Time{}},
-		"longer than there is room": {at(-time.Hour), at(time.Hour), at(-110 * time.Minute), now},
-		"never began":               {time.Time{}, at(time.Hour), time.Time{}, now},
+		"right":                           {at(time.Minute), at(5 * time.Minute), at(time.Minute), at(5 * time.Minute)},
+		"an hour ahead":                   {at(61 * time.Minute), at(65 * time.Minute), at(6 * time.Minute), now},
+		"an hour behind":                  {at(-59 * time.Minute), at(-55 * time.Minute), placed, at(4 * time.Minute)},
+		"still runs, ahead":               {at(61 * time.Minute), time.Time{}, now, time.Time{}},
+		"still runs, behind":              {at(-59 * time.Minute), time.Time{}, placed, time.Time{}},
+		"longer than since the placement": {at(-time.Hour), at(time.Hour), at(-110 * time.Minute), now},
+		"never began":                     {time.Time{}, at(time.Hour), time.Time{}, now},
 	} {
 		if from, to := byOwnClock(c.from, c.to, placed, now); !from.Equal(c.wantFrom) || !to.Equal(c.wantTo) {
 			t.Errorf("%s: %s to %s, want %s to %s", name, from, to, c.wantFrom, c.wantTo)

@@ -30,7 +30,7 @@ func (m *model) perish() {
 // If a host is declared dead, all its attempts are written off. The request is answered once the journal has recorded
 // that. A host that answers cannot be declared dead.
 func TestDeclareDeadWritesOffAllAttempts(t *testing.T) {
-	inHouse(t, nil, func(t *testing.T, h house) {
+	withLoop(t, nil, func(t *testing.T, h loopRig) {
 		h.host.runs = 24 * time.Hour
 		h.host.connect("n1")
 		const n = 40
@@ -89,7 +89,7 @@ func TestDeclareDeadWritesOffAllAttempts(t *testing.T) {
 // A host that returns with a new data directory knows nothing of its earlier tasks. These can be declared dead, and
 // only these.
 func TestDeclareDeadWritesOffAttemptsOfAnEarlierStore(t *testing.T) {
-	inHouse(t, nil, func(t *testing.T, h house) {
+	withLoop(t, nil, func(t *testing.T, h loopRig) {
 		h.host.runs = 24 * time.Hour
 		h.host.connect("n1")
 		submit := func(key string) {

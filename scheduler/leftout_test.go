@@ -12,9 +12,9 @@ import (
 // places are hosts with some places each, for tasks of one CPU. On bad hosts tasks fail at once, on the others they run
 // for a while. Offers without a free place wait in the host's queue.
 type places struct {
-	house house
-	runs  time.Duration
-	bad   map[job.Peer]bool
+	loopRig loopRig
+	runs    time.Duration
+	bad     map[job.Peer]bool
 	// unstarted says that the bad hosts cannot start a task at all.
 	unstarted bool
 
@@ -28,8 +28,8 @@ type places struct {
 // badRuns is how long a task runs that fails at once.
 const badRuns = 20 * time.Millisecond
 
-func newPlaces(h house, runs time.Duration, bad ...job.Peer) *places {
-	p := &places{house: h, runs: runs, bad: map[job.Peer]bool{}, free: map[job.Peer]int{}, queue: map[job.Peer][]contract.Offer{}, ran: map[job.Peer]int{}}
+func newPlaces(h loopRig, runs time.Duration, bad ...job.Peer) *places {
+	p := &places{loopRig: h, runs: runs, bad: map[job.Peer]bool{}, free: map[job.Peer]int{}, queue: map[job.Peer][]contract.Offer{}, ran: map[job.Peer]int{}}
 	for _, peer := range bad {
 		p.bad[peer] = true
 	}
@@ -38,8 +38,8 @@ func newPlaces(h house, runs time.Duration, bad ...job.Peer) *places {
 }
 
 func (p *places) connect(peer job.Peer, places int) {
-	p.free[peer], p.house.host.cpus = places, places
-	p.house.host.connect(peer)
+	p.free[peer], p.loopRig.host.cpus = places, places
+	p.loopRig.host.connect(peer)
 }
 
 func (p *places) send(to job.Peer, m contract.ToWorker) error {
@@ -69,7 +69,7 @@ func (p *places) send(to job.Peer, m contract.ToWorker) error {
 			runs = badRuns
 		}
 		time.AfterFunc(runs, func() { p.end(to, m, bad, runs) })
-		return p.house.loop.FromWorker(to, contract.Event{Attempt: m.Attempt, Group: m.Group, N: 1, State: job.Running})
+		return p.loopRig.loop.FromWorker(to, contract.Event{Attempt: m.Attempt, Group: m.Group, N: 1, State: job.Running})
 	}
 	return nil
 }
@@ -80,7 +80,7 @@ func (p *places) commit(to job.Peer) error {
 		o := p.queue[to][0]
 		p.queue[to] = p.queue[to][1:]
 		p.free[to]--
-		if err := p.house.loop.FromWorker(to, contract.Commit{Offer: o.ID, Attempt: o.Attempt, Group: o.Group, Session: 1}); err != nil {
+		if err := p.loopRig.loop.FromWorker(to, contract.Commit{Offer: o.ID, Attempt: o.Attempt, Group: o.Group, Session: 1}); err != nil {
 			return err
 		}
 	}
@@ -97,7 +97,7 @@ func (p *places) end(at job.Peer, m contract.Start, bad bool, runs time.Duration
 	if bad && p.unstarted {
 		e.State, *e.Exit = job.NodeFail, job.Exit{State: job.NodeFail, Code: job.ExitMuster, Reason: "too many open files in system", Ended: now}
 	}
-	_ = p.house.loop.FromWorker(at, e)
+	_ = p.loopRig.loop.FromWorker(at, e)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if bad {
@@ -106,7 +106,7 @@ func (p *places) end(at job.Peer, m contract.Start, bad bool, runs time.Duration
 	p.ran[at]++
 	p.free[at]++
 	_ = p.commit(at)
-	_ = p.house.loop.FromWorker(at, contract.Availability{Free: contract.Free{CPUs: p.free[at]}})
+	_ = p.loopRig.loop.FromWorker(at, contract.Availability{Free: contract.Free{CPUs: p.free[at]}})
 }
 
 func (p *places) submit(t *testing.T, tasks, user string) {
@@ -114,7 +114,7 @@ func (p *places) submit(t *testing.T, tasks, user string) {
 	r := request("array")
 	r.User = user
 	r.Spec.Array, r.Spec.Resources.CPUs = tasks, 1
-	if _, err := p.house.loop.Submit(t.Context(), r); err != nil {
+	if _, err := p.loopRig.loop.Submit(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -122,7 +122,7 @@ func (p *places) submit(t *testing.T, tasks, user string) {
 // An array fails at once on one host, and none of its tasks has ended elsewhere yet. Only few of its tasks fail there.
 // Once the host is well again it gets its share of the tasks, including long ones.
 func TestBadHostFailsFewTasksOfAnArray(t *testing.T) {
-	inHouse(t, nil, func(t *testing.T, h house) {
+	withLoop(t, nil, func(t *testing.T, h loopRig) {
 		p := newPlaces(h, time.Minute, "bad")
 		p.connect("bad", 2)
 		p.connect("good", 4)
@@ -146,7 +146,7 @@ func TestBadHostFailsFewTasksOfAnArray(t *testing.T) {
 
 // A host that cannot start the tasks of an array is left out too. No task has failed because of it.
 func TestHostThatCannotStartTasksIsLeftOut(t *testing.T) {
-	inHouse(t, nil, func(t *testing.T, h house) {
+	withLoop(t, nil, func(t *testing.T, h loopRig) {
 		p := newPlaces(h, 20*time.Second, "bad")
 		p.unstarted = true
 		p.connect("bad", 2)
@@ -163,7 +163,7 @@ func TestHostThatCannotStartTasksIsLeftOut(t *testing.T) {
 
 // The same while the good host is full of other work, so that it is unknown how the job does there.
 func TestBadHostFailsFewTasksOfAnArrayWhileTheGoodHostIsFull(t *testing.T) {
-	inHouse(t, nil, func(t *testing.T, h house) {
+	withLoop(t, nil, func(t *testing.T, h loopRig) {
 		p := newPlaces(h, 10*time.Minute, "bad")
 		p.connect("good", 4)
 		p.submit(t, "0-3", "ben")
@@ -182,7 +182,7 @@ func TestBadHostFailsFewTasksOfAnArrayWhileTheGoodHostIsFull(t *testing.T) {
 // If there is no other host that could take the tasks, or if they fail on each host, all tasks run at once.
 func TestTasksThatFailOnAllHostsAreNotDelayed(t *testing.T) {
 	for _, hosts := range [][]job.Peer{{"bad"}, {"bad", "worse", "worst"}} {
-		inHouse(t, nil, func(t *testing.T, h house) {
+		withLoop(t, nil, func(t *testing.T, h loopRig) {
 			p := newPlaces(h, time.Minute, hosts...)
 			for _, peer := range hosts {
 				p.connect(peer, 2)

@@ -207,24 +207,24 @@ type fakeAnnouncer struct{}
 
 func (fakeAnnouncer) Announce([]Want) {}
 
-// house is a running loop with fake neighbours.
-type house struct {
+// loopRig is a running loop with fake neighbours.
+type loopRig struct {
 	loop    *Loop
 	journal *fakeJournal
 	host    *fakeHost
 }
 
-// inHouse runs f with a running loop in a bubble of synctest.
-func inHouse(t *testing.T, finds []job.Peer, f func(t *testing.T, h house)) {
+// withLoop runs f with a running loop in a bubble of synctest.
+func withLoop(t *testing.T, finds []job.Peer, f func(t *testing.T, h loopRig)) {
 	t.Helper()
-	inHouseUntil(t, finds, nil, f)
+	withLoopUntil(t, finds, nil, f)
 }
 
-// inHouseUntil is inHouse with a loop that ends with an error.
-func inHouseUntil(t *testing.T, finds []job.Peer, end error, f func(t *testing.T, h house)) {
+// withLoopUntil is withLoop with a loop that ends with an error.
+func withLoopUntil(t *testing.T, finds []job.Peer, end error, f func(t *testing.T, h loopRig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		h := house{journal: newFakeJournal(), host: &fakeHost{runs: time.Second}}
+		h := loopRig{journal: newFakeJournal(), host: &fakeHost{runs: time.Second}}
 		cfg := DefaultConfig()
 		cfg.Self, cfg.Group, cfg.Seed, cfg.KeepWhole = "here", 7, 1, 2
 		loop, err := New(cfg, Saved{}, Needs{Journal: h.journal, Sessions: h.host, Finder: fakeFinder{finds}, Announcer: fakeAnnouncer{}, Parents: fakeParents{}, Allotter: fakeAllotter{}}, slog.New(slog.DiscardHandler))
@@ -256,7 +256,7 @@ func request(name string) SubmitRequest {
 }
 
 func TestLoopRunsJobsToTheirEnd(t *testing.T) {
-	inHouse(t, nil, func(t *testing.T, h house) {
+	withLoop(t, nil, func(t *testing.T, h loopRig) {
 		h.host.connect("here")
 		changes, err := h.loop.Watch(t.Context(), job.Query{})
 		if err != nil {
@@ -301,7 +301,7 @@ func TestLoopRunsJobsToTheirEnd(t *testing.T) {
 }
 
 func TestLoopStartsWithinMilliseconds(t *testing.T) {
-	inHouse(t, nil, func(t *testing.T, h house) {
+	withLoop(t, nil, func(t *testing.T, h loopRig) {
 		h.host.connect("here")
 		synctest.Wait()
 		began := time.Now()
@@ -322,7 +322,7 @@ func TestLoopStartsWithinMilliseconds(t *testing.T) {
 // A submission waits for a host that was found and sends no Hello, but only for a second. Then it is accepted, as the
 // host may be able to run the job. A host that has been silent for longer does not count.
 func TestSubmissionWaitsASecondForAFoundHost(t *testing.T) {
-	inHouse(t, []job.Peer{"far", "here"}, func(t *testing.T, h house) {
+	withLoop(t, []job.Peer{"far", "here"}, func(t *testing.T, h loopRig) {
 		began := time.Now()
 		_, err := h.loop.Submit(t.Context(), request("a"))
 		if took := time.Since(began); err != nil || took < matchWait || took > matchWait+h.journal.delay {
@@ -345,7 +345,7 @@ func TestSubmissionWaitsASecondForAFoundHost(t *testing.T) {
 }
 
 func TestLoopAnswersWithTheErrorsOfTheCore(t *testing.T) {
-	inHouse(t, nil, func(t *testing.T, h house) {
+	withLoop(t, nil, func(t *testing.T, h loopRig) {
 		h.host.connect("here")
 		h.journal.fill(errDiskFull)
 		if _, err := h.loop.Submit(t.Context(), request("a")); !errors.Is(err, errDiskFull) {
@@ -381,7 +381,7 @@ func TestLoopAnswersWithTheErrorsOfTheCore(t *testing.T) {
 
 // While the disk is full, ends are committed and waiting jobs stay. When there is space again, the waiting jobs run.
 func TestFullDiskDelaysNewWorkOnly(t *testing.T) {
-	inHouse(t, nil, func(t *testing.T, h house) {
+	withLoop(t, nil, func(t *testing.T, h loopRig) {
 		h.host.connect("here")
 		running, err := h.loop.Submit(t.Context(), request("running"))
 		if err != nil {
@@ -415,7 +415,7 @@ func TestFullDiskDelaysNewWorkOnly(t *testing.T) {
 
 // Rows that could not be saved are saved with the next ones.
 func TestRowsThatCouldNotBeSavedAreSavedLater(t *testing.T) {
-	inHouse(t, nil, func(t *testing.T, h house) {
+	withLoop(t, nil, func(t *testing.T, h loopRig) {
 		h.host.connect("here")
 		synctest.Wait()
 		r := request("a")
@@ -439,7 +439,7 @@ func TestRowsThatCouldNotBeSavedAreSavedLater(t *testing.T) {
 
 // A slow watcher gets the newest state. A watcher that has ended is forgotten.
 func TestSlowWatcherGetsTheNewestState(t *testing.T) {
-	inHouse(t, nil, func(t *testing.T, h house) {
+	withLoop(t, nil, func(t *testing.T, h loopRig) {
 		h.host.connect("here")
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()

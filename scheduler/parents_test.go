@@ -219,7 +219,7 @@ func TestJobWithAnUnknownParentIsRefused(t *testing.T) {
 // A follower gets the state of each job, then each change, for jobs in memory and on disk, until this daemon is no
 // longer the owner.
 func TestFollowerGetsEachChange(t *testing.T) {
-	inHouse(t, nil, func(t *testing.T, h house) {
+	withLoop(t, nil, func(t *testing.T, h loopRig) {
 		h.host.connect("here")
 		var ids []job.ID
 		for _, array := range []string{"", "3-4", "", "", ""} { // two of the ended ones stay in memory

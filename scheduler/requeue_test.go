@@ -13,7 +13,7 @@ import (
 )
 
 // ended submits n jobs, waits for their ends and returns their ids. All but the last two are archived.
-func (h house) ended(t *testing.T, n int) (ids []job.ID) {
+func (h loopRig) ended(t *testing.T, n int) (ids []job.ID) {
 	t.Helper()
 	h.host.connect("here")
 	for i := range n {
@@ -34,7 +34,7 @@ func (h house) ended(t *testing.T, n int) (ids []job.ID) {
 }
 
 // whole returns how many jobs are in memory.
-func (h house) whole(t *testing.T) (n int) {
+func (h loopRig) whole(t *testing.T) (n int) {
 	t.Helper()
 	if err := h.loop.calls.look(t.Context(), func(c *Core) { n = len(c.entries.byID) }); err != nil {
 		t.Fatal(err)
@@ -44,7 +44,7 @@ func (h house) whole(t *testing.T) (n int) {
 
 // A requeue of an archived job works like any other. Afterwards the job is archived again.
 func TestArchivedJobIsRequeued(t *testing.T) {
-	inHouse(t, nil, func(t *testing.T, h house) {
+	withLoop(t, nil, func(t *testing.T, h loopRig) {
 		ctx, ids := t.Context(), h.ended(t, 6)
 		if n := h.whole(t); n != 2 {
 			t.Fatalf("%d jobs are in memory, want 2", n)
@@ -108,7 +108,7 @@ func TestArchivedJobIsRequeued(t *testing.T) {
 
 // A requeue that cannot read the rows of an archived job is refused, and changes nothing.
 func TestRequeueWithoutRowsIsRefused(t *testing.T) {
-	inHouse(t, nil, func(t *testing.T, h house) {
+	withLoop(t, nil, func(t *testing.T, h loopRig) {
 		ids := h.ended(t, 5)
 		h.journal.mu.Lock()
 		rows := h.journal.rows
@@ -172,7 +172,7 @@ func TestCommittedRequeueWithoutRowsHasNoEffect(t *testing.T) {
 // A disk that cannot be read when a record needs it ends the loop, because the jobs would differ from the journal.
 func TestUnreadableDiskEndsTheLoop(t *testing.T) {
 	errDisk := errors.New("input/output error")
-	inHouseUntil(t, nil, errDisk, func(t *testing.T, h house) {
+	withLoopUntil(t, nil, errDisk, func(t *testing.T, h loopRig) {
 		ids := h.ended(t, 5)
 		h.journal.breaks(errDisk)
 		h.journal.commit(job.Committed{Records: []job.Record{job.RequeueRecord{Job: ids[0]}}})

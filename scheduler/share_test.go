@@ -181,8 +181,8 @@ func TestOlderTaskOfAUserIsOfferedFirst(t *testing.T) {
 	}
 }
 
-// crowded has so many users with ten waiting jobs each, and full hosts with full queues.
-func crowded(b *testing.B, users int) (*bench, map[string]float64) {
+// newCrowdedCluster makes a core with so many users with ten waiting jobs each, and full hosts with full queues.
+func newCrowdedCluster(b *testing.B, users int) (*bench, map[string]float64) {
 	x := newSharing(b, 100, 0, fairshare.Weights{HalfLife: 24 * time.Hour})
 	for h := range 100 {
 		x.step(FromWorker{Peer: job.Peer(fmt.Sprintf("w%d", h)), Msg: contract.Hello{
@@ -205,7 +205,7 @@ func crowded(b *testing.B, users int) (*bench, map[string]float64) {
 func BenchmarkSnapshot(b *testing.B) {
 	for _, users := range []int{10, 1000, 10_000} {
 		b.Run(fmt.Sprintf("users=%d", users), func(b *testing.B) {
-			x, used := crowded(b, users)
+			x, used := newCrowdedCluster(b, users)
 			runtime.GC()
 			var m runtime.MemStats
 			runtime.ReadMemStats(&m)
@@ -228,7 +228,7 @@ func BenchmarkSnapshot(b *testing.B) {
 func BenchmarkFreedAmongUsers(b *testing.B) {
 	for _, users := range []int{10, 10_000} {
 		b.Run(fmt.Sprintf("users=%d", users), func(b *testing.B) {
-			x, used := crowded(b, users)
+			x, used := newCrowdedCluster(b, users)
 			x.uses(0, 0, used)
 			n := 0
 			for b.Loop() {

@@ -31,9 +31,9 @@ func (x *bench) lasts(d time.Duration) {
 	}
 }
 
-// standing returns how many hosts are told to keep something, by the newest message about each queued offer, and the
+// keepingHosts returns how many hosts are told to keep something, by the newest message about each queued offer, and the
 // indices of the jobs for which they do, by age.
-func (x *bench) standing(t *testing.T) (hosts int, jobs []int) {
+func (x *bench) keepingHosts(t *testing.T) (hosts int, jobs []int) {
 	told := map[uint64]bool{}
 	for _, m := range x.sent {
 		if o, ok := m.Msg.(contract.Offer); ok {
@@ -72,7 +72,7 @@ func TestFewHostsKeepWhatIsFree(t *testing.T) {
 	for _, c := range []struct{ hosts, jobs, want int }{{1, 5, 1}, {3, 9, 3}, {7, 30, 4}, {24, 60, 4}, {64, 100, 8}} {
 		x := allBusy(t, c.hosts, c.jobs)
 		for range 4 {
-			hosts, jobs := x.standing(t)
+			hosts, jobs := x.keepingHosts(t)
 			if hosts != c.want || jobs[0] != 0 {
 				t.Errorf("%d hosts, %d jobs: %d hosts keep what is free, for jobs %v, want %v and [0] 0", c.hosts, c.jobs, hosts, jobs, c.want)
 			}
@@ -86,7 +86,7 @@ func TestFewHostsKeepWhatIsFree(t *testing.T) {
 func TestHostsKeepForTheNextTaskAfterAStart(t *testing.T) {
 	x := allBusy(t, 8, 20)
 	for i := range 6 {
-		_, jobs := x.standing(t)
+		_, jobs := x.keepingHosts(t)
 		if len(jobs) == 0 || jobs[0] != i {
 			t.Fatalf("jobs %v stand, want %d first", jobs, i)
 		}
@@ -108,7 +108,7 @@ func TestMoreHostsKeepForATaskThatWaitsLong(t *testing.T) {
 	x := allBusy(t, 8, 1)
 	x.lasts(10 * time.Minute) // the job queues at more and more hosts
 	for _, want := range []int{4, 5, 6, 6, 7} {
-		if hosts, _ := x.standing(t); hosts != want {
+		if hosts, _ := x.keepingHosts(t); hosts != want {
 			t.Errorf("%d hosts keep what is free, want %d", hosts, want)
 		}
 		for end := x.now.Add(standsVain); x.now.Before(end); {
@@ -159,7 +159,7 @@ func TestChoiceOfTasksToKeepForIsBounded(t *testing.T) {
 		t.Errorf("%d tasks were looked at, want at most %v", n, 8+standsLook)
 	}
 	x.lasts(time.Minute)
-	if hosts, _ := x.standing(t); hosts != 8 {
+	if hosts, _ := x.keepingHosts(t); hosts != 8 {
 		t.Errorf("%d hosts keep what is free, want 8", hosts)
 	}
 }
@@ -169,13 +169,13 @@ func TestHostsKeepForTheHigherPriority(t *testing.T) {
 	x := allBusy(t, 8, 3)
 	id, _ := x.waits(t, func(s *job.Spec) { s.Resources.CPUs, s.Priority = 8, 60 })
 	x.lasts(standsEvery + time.Second)
-	if hosts, jobs := x.standing(t); hosts == 0 || jobs[len(jobs)-1] != 3 {
+	if hosts, jobs := x.keepingHosts(t); hosts == 0 || jobs[len(jobs)-1] != 3 {
 		t.Errorf("hosts keep for the jobs %v, at %d hosts, want job 3 among them", jobs, hosts)
 	}
 	x.tok++
 	x.step(Cancel{Token: x.tok, Job: id})
 	x.lasts(standsEvery + time.Second)
-	if hosts, jobs := x.standing(t); hosts == 0 || jobs[0] != 0 {
+	if hosts, jobs := x.keepingHosts(t); hosts == 0 || jobs[0] != 0 {
 		t.Errorf("then hosts keep for the jobs %v, at %d hosts, want job 0 first", jobs, hosts)
 	}
 }

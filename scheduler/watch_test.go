@@ -10,7 +10,7 @@ import (
 
 // A change of a job costs nothing if nobody watches the job, or only its end, however many clients wait for other jobs.
 func TestUnwatchedChangesCostNothing(t *testing.T) {
-	inHouse(t, nil, func(t *testing.T, h house) {
+	withLoop(t, nil, func(t *testing.T, h loopRig) {
 		h.host.connect("here")
 		ctx, stop := context.WithCancel(t.Context())
 		watched, err := h.loop.Submit(ctx, request("a"))

@@ -76,8 +76,8 @@ func (h *host) untilKept(ms ...contract.ToWorker) {
 	}
 }
 
-// eight is a host with eight GPUs. A task with this limit holds one of them.
-func eight(t *testing.T, limit time.Duration) (*host, contract.Session) {
+// newHostWithEightGPUs is a host with eight GPUs. A task with this limit holds one of them.
+func newHostWithEightGPUs(t *testing.T, limit time.Duration) (*host, contract.Session) {
 	h := newHost(t, config(8))
 	s := h.meet(amy, 1)
 	m := timed(1, gpus(1), limit)
@@ -88,7 +88,7 @@ func eight(t *testing.T, limit time.Duration) (*host, contract.Session) {
 }
 
 func TestBackfillStartsWhatEndsBeforeTheBooking(t *testing.T) {
-	h, s := eight(t, time.Hour)
+	h, s := newHostWithEightGPUs(t, time.Hour)
 	h.says(amy, timed(2, gpus(8), time.Hour), timed(3, gpus(1), 30*time.Minute), timed(4, gpus(1), 2*time.Hour), timed(5, gpus(1), 0))
 	if got := h.committed(); !slices.Equal(got, []uint64{3}) {
 		t.Fatalf("committed %v, want only what ends before the large one can start", got)
@@ -112,7 +112,7 @@ func TestBackfillStartsWhatEndsBeforeTheBooking(t *testing.T) {
 
 // A task that uses none of the devices and CPUs of the booking may run past its start.
 func TestBackfillUsesWhatABookingLeaves(t *testing.T) {
-	h, _ := eight(t, time.Hour)
+	h, _ := newHostWithEightGPUs(t, time.Hour)
 	big := timed(2, job.Resources{CPUs: 4, GPUs: 4}, time.Hour)
 	big.Need.GPUs = 8
 	h.says(amy, big)
@@ -148,7 +148,7 @@ func TestTwoBookingsUseDifferentDevices(t *testing.T) {
 // A Start may not have a longer time limit than its offer, as the offer passed others because of its limit.
 func TestStartWithALongerLimitThanItsOfferIsRefused(t *testing.T) {
 	for limit, want := range map[time.Duration]bool{0: false, 29 * time.Minute: true, 30 * time.Minute: true, 31 * time.Minute: false} {
-		h, s := eight(t, time.Hour)
+		h, s := newHostWithEightGPUs(t, time.Hour)
 		h.says(amy, timed(2, gpus(8), time.Hour))
 		m := timed(3, gpus(1), 30*time.Minute)
 		h.says(amy, m)
@@ -166,7 +166,7 @@ func TestStartWithALongerLimitThanItsOfferIsRefused(t *testing.T) {
 // A job for eight GPUs waits while a task without a limit holds one. The job does not keep the others idle for ever,
 // and does not starve when that task ends one day although later tasks keep coming.
 func TestJobForAllGPUsNeitherIdlesThemNorStarves(t *testing.T) {
-	h, s := eight(t, 0)
+	h, s := newHostWithEightGPUs(t, 0)
 	big := timed(2, gpus(8), 0)
 	h.says(amy, big)
 	id, running := uint64(100), map[job.Attempt]leaseclock.BootTime{}
@@ -489,7 +489,7 @@ func TestBookingFollowsTheEndsOfTasks(t *testing.T) {
 		}, time.Hour + grace},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, _ := eight(t, time.Hour)
+			h, _ := newHostWithEightGPUs(t, time.Hour)
 			c.happens(h)
 			h.says(amy, timed(2, gpus(8), time.Hour))
 			if at := worker.Booked(h.core)[2].Sub(h.now.Boot); at != c.want {

@@ -124,7 +124,7 @@ func TestRepeatedEventsDoNotAddTimers(t *testing.T) {
 		"stops that fail": func(h *host) { h.round(worker.StopFailed{Attempt: attempt(9, 1)}) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, _ := real(t)
+			h, _ := newHostWithRealGPUs(t)
 			h.says(amy, offer(5, attempt(5, 1), gpus(1)))
 			for range 1000 {
 				h.jump(time.Microsecond)

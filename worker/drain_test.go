@@ -13,8 +13,8 @@ import (
 	"github.com/musterhq/muster/worker/turn"
 )
 
-// termed returns the end of a task after the signal TERM.
-func termed(a job.Attempt, h *host) driver.Event {
+// endedByTERM returns the end of a task after the signal TERM.
+func endedByTERM(a job.Attempt, h *host) driver.Event {
 	return driver.Event{Attempt: a, Kind: driver.Exited, Exit: job.Exit{State: job.Failed, Code: 143, Signal: 15, Ended: h.now.Wall}}
 }
 
@@ -43,7 +43,7 @@ func TestTasksArePreemptedAtTheDeadlineOfADrain(t *testing.T) {
 	if len(stops) != 1 || stops[0].Attempt != a || stops[0].Grace != job.DefaultGrace {
 		t.Fatalf("stops = %+v, want 1 of them, [0].Attempt %v and [0].Grace %v", stops, a, job.DefaultGrace)
 	}
-	end := termed(a, h)
+	end := endedByTERM(a, h)
 	end.Exit.State = job.Cancelled // as the runner reports it
 	h.round(end)
 	if e := lastEvent(h, amy); e.State != job.Preempted || e.Exit.Reason != "node drained: new fans" {
@@ -65,7 +65,7 @@ func TestDrainSurvivesARestart(t *testing.T) {
 		t.Fatalf("stops = %+v, want 1 of them and [0].Attempt %v", h.done.Stop, a)
 	}
 	// The daemon is restarted again before the task has ended.
-	h.boot(termed(a, h))
+	h.boot(endedByTERM(a, h))
 	h.meet(amy, 1)
 	if e := lastEvent(h, amy); e.State != job.Preempted {
 		t.Fatalf("end = %+v, want State %v", e, job.Preempted)
@@ -116,7 +116,7 @@ func TestTaskCancelledBeforeTheDeadlineIsCancelled(t *testing.T) {
 	h.run(amy, 1, a, s, gpus(1))
 	h.says(amy, contract.Cancel{Attempt: a, Group: group, Epoch: epoch(1), Grace: time.Minute, Reason: "enough"})
 	h.round(worker.Drain{On: true, Deadline: h.now.Wall})
-	h.round(termed(a, h))
+	h.round(endedByTERM(a, h))
 	if e := lastEvent(h, amy); e.State != job.Cancelled {
 		t.Fatalf("end = %+v, want State %v", e, job.Cancelled)
 	}

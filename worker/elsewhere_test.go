@@ -22,7 +22,7 @@ func elsewhere(m contract.Offer) contract.Offer {
 // Once its owner says that another host keeps what a job for eight GPUs needs, nothing is kept for the job here. When
 // the owner withdraws that, it is kept again, and the owner is told.
 func TestNothingIsKeptForAnOfferBookedElsewhere(t *testing.T) {
-	h, s := eight(t, time.Hour)
+	h, s := newHostWithEightGPUs(t, time.Hour)
 	big := timed(2, gpus(8), time.Hour)
 	h.says(amy, big, timed(3, gpus(1), 0))
 	h.pass(time.Second)
@@ -58,7 +58,7 @@ func TestNothingIsKeptForAnOfferBookedElsewhere(t *testing.T) {
 
 // An offer that another host has booked gets at once what others leave.
 func TestOfferBookedElsewhereGetsWhatIsFree(t *testing.T) {
-	h, _ := eight(t, time.Hour)
+	h, _ := newHostWithEightGPUs(t, time.Hour)
 	h.says(amy, elsewhere(timed(2, gpus(8), time.Hour)))
 	h.round(exited(attempt(1, 1), 0))
 	if got := h.committed(); !slices.Equal(got, []uint64{2}) {
@@ -69,7 +69,7 @@ func TestOfferBookedElsewhereGetsWhatIsFree(t *testing.T) {
 // Nothing is kept for it from jobs of a lower priority either, by a booking or without one.
 func TestOfferBookedElsewhereKeepsNothingFromLowerPriorities(t *testing.T) {
 	for _, limit := range []time.Duration{time.Hour, 0} {
-		h, _ := eight(t, limit)
+		h, _ := newHostWithEightGPUs(t, limit)
 		high := timed(2, gpus(8), time.Hour)
 		high.Priority = 90
 		h.says(amy, high, urgent(3, gpus(1), 10))
@@ -85,7 +85,7 @@ func TestOfferBookedElsewhereKeepsNothingFromLowerPriorities(t *testing.T) {
 
 // The next offer with the same need is booked in its place.
 func TestNextOfferOfTheNeedIsBooked(t *testing.T) {
-	h, _ := eight(t, time.Hour)
+	h, _ := newHostWithEightGPUs(t, time.Hour)
 	first, second := timed(2, gpus(8), time.Hour), timed(3, gpus(8), time.Hour)
 	h.says(amy, first, second)
 	h.pass(time.Second)
@@ -137,7 +137,7 @@ func (h *host) kept() (out []contract.Kept) {
 
 // A host reports what it keeps of what is free, for which job, from which tasks, and for how long.
 func TestHostReportsWhatItKeeps(t *testing.T) {
-	h, _ := eight(t, time.Hour)
+	h, _ := newHostWithEightGPUs(t, time.Hour)
 	h.pass(2 * time.Second)
 	if got := h.kept(); len(got) > 0 {
 		t.Fatalf("kept %+v, want none", got)
@@ -167,7 +167,7 @@ func TestHostReportsWhatItKeeps(t *testing.T) {
 // Without a booking it is kept from jobs of the same priority in turns, and from those of lower ones all the time. A
 // private job is not named.
 func TestHostReportsWhatItKeepsInTurns(t *testing.T) {
-	h, _ := eight(t, 0)
+	h, _ := newHostWithEightGPUs(t, 0)
 	big := timed(2, gpus(8), 0)
 	big.Private = true
 	low := urgent(3, gpus(1), 10)
@@ -191,7 +191,7 @@ func TestHostReportsWhatItKeepsInTurns(t *testing.T) {
 
 // A scheduler also gets the report at the start of its session.
 func TestNewSessionReportsWhatIsKept(t *testing.T) {
-	h, _ := eight(t, time.Hour)
+	h, _ := newHostWithEightGPUs(t, time.Hour)
 	h.says(amy, timed(2, gpus(8), time.Hour))
 	h.pass(2 * time.Second)
 	h.round(worker.Up{Peer: bob})

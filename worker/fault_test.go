@@ -31,7 +31,7 @@ func statusOf(s gpu.Status) worker.DeviceStatus {
 // The driver says which errors are faults of the GPU itself. Its status is polled after every error.
 func TestDriverDecidesWhichErrorsAreFaults(t *testing.T) {
 	for _, severity := range []gpu.Severity{gpu.SeverityProgram, gpu.SeverityUnknown, "of a newer driver"} {
-		h, _ := real(t)
+		h, _ := newHostWithRealGPUs(t)
 		if e := h.round(worker.DeviceFault{Fault: gpu.Fault{UUID: "GPU-a", Code: 79, Text: gone, Severity: severity}}); !e.Poll {
 			t.Errorf("%q: the status is not polled", severity)
 		}
@@ -40,7 +40,7 @@ func TestDriverDecidesWhichErrorsAreFaults(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{gone: gone, "": "the driver reported a fault"} {
-		h, _ := real(t)
+		h, _ := newHostWithRealGPUs(t)
 		if e := h.round(fault(text)); !e.Poll {
 			t.Errorf("%q: the status is not polled", text)
 		}
@@ -52,7 +52,7 @@ func TestDriverDecidesWhichErrorsAreFaults(t *testing.T) {
 
 // The driver's severity counts, even if the number of the error is none of a fault.
 func TestRequestedRecoveryCausesAQuarantine(t *testing.T) {
-	h, _ := real(t)
+	h, _ := newHostWithRealGPUs(t)
 	h.round(worker.DeviceFault{Fault: gpu.Fault{UUID: "GPU-a", Severity: gpu.SeverityProgram}})
 	h.round(statusOf(gpu.Status{Health: gpu.Unhealthy, Detail: "its driver asks for a recovery: reset the GPU", Recovery: gpu.RecoveryReset}))
 	if why := quarantine(h); !strings.Contains(why, "reset the GPU") {
@@ -66,7 +66,7 @@ func TestRequestedRecoveryCausesAQuarantine(t *testing.T) {
 
 func TestProbeEndsTheQuarantine(t *testing.T) {
 	healthy := statusOf(gpu.Status{Health: gpu.Healthy})
-	h, _ := real(t)
+	h, _ := newHostWithRealGPUs(t)
 	h.round(fault(gone))
 	for name, s := range map[string]gpu.Status{
 		"too early": {Health: gpu.Healthy}, "unhealthy": {Health: gpu.Unhealthy, Detail: "lost"}, "no answer": {Health: gpu.Unknown},
@@ -112,7 +112,7 @@ func TestProbeEndsTheQuarantine(t *testing.T) {
 // The pause after a first fault is shorter if the driver says that no recovery is needed.
 func TestPauseIsShorterIfNoRecoveryIsNeeded(t *testing.T) {
 	noRecovery := statusOf(gpu.Status{Health: gpu.Healthy, Recovery: gpu.RecoveryNone})
-	h, _ := real(t)
+	h, _ := newHostWithRealGPUs(t)
 	h.round(fault("xid 94"))
 	h.pass(11 * time.Second)
 	h.round(noRecovery)
@@ -129,7 +129,7 @@ func TestPauseIsShorterIfNoRecoveryIsNeeded(t *testing.T) {
 
 // A quarantine does not end while a task holds the GPU, and the task goes on.
 func TestQuarantineLastsWhileATaskHoldsTheGPU(t *testing.T) {
-	h, s := real(t)
+	h, s := newHostWithRealGPUs(t)
 	a := attempt(1, 1)
 	h.run(amy, 1, a, s, gpus(2))
 	h.round(fault("xid 94"))
@@ -175,7 +175,7 @@ func TestNewMemoryErrorsAreAFault(t *testing.T) {
 
 // Nothing is held back for an offer that cannot fit before a GPU is repaired.
 func TestNothingIsHeldBackForAnOfferThatNeedsARepair(t *testing.T) {
-	h, _ := real(t)
+	h, _ := newHostWithRealGPUs(t)
 	h.round(fault(gone))
 	waits := offer(1, attempt(1, 1), gpus(2))
 	waits.Wait = time.Minute

@@ -15,8 +15,8 @@ import (
 
 const gib = job.Size(1 << 30)
 
-// lone returns a host with one GPU that is not simulated.
-func lone(t *testing.T) (*host, contract.Session) {
+// newHostWithRealGPU returns a host with one GPU that is not simulated.
+func newHostWithRealGPU(t *testing.T) (*host, contract.Session) {
 	cfg := config(1)
 	cfg.Profile.GPUs[0].Simulated = false
 	h := newHost(t, cfg)
@@ -44,7 +44,7 @@ func using(more job.Size, programs map[int]job.Size, ours ...int) worker.DeviceS
 
 // The report of a device that foreign programs use names the program that uses most, and ends with the programs.
 func TestForeignProgramIsReported(t *testing.T) {
-	h, _ := lone(t)
+	h, _ := newHostWithRealGPU(t)
 	h.round(using(0, map[int]job.Size{4711: 40 * gib, 4712: 21 * gib}))
 	uuid := h.cfg.Profile.GPUs[0].UUID
 	want := []contract.ForeignUse{{UUID: uuid, Memory: 61 * gib, PID: 4711, Others: 1}}
@@ -95,7 +95,7 @@ func shareOf(memory job.Size) job.Resources {
 }
 
 func TestMemoryWithoutAProgramIsTaken(t *testing.T) {
-	h, _ := lone(t)
+	h, _ := newHostWithRealGPU(t)
 	h.round(using(gib/2, nil))
 	wantTaken(t, "the driver's own", h, 0)
 	h.round(using(73*gib, map[int]job.Size{9: gib}))
@@ -106,7 +106,7 @@ func TestMemoryWithoutAProgramIsTaken(t *testing.T) {
 
 // A foreign program that starts while a task runs is noticed at once, and nothing waits for its end.
 func TestForeignProgramBesideATaskDoesNotDelayItsEnd(t *testing.T) {
-	h, s := lone(t)
+	h, s := newHostWithRealGPU(t)
 	h.round(using(gib/2, nil))
 	a := attempt(1, 1)
 	task := h.run(amy, 1, a, s, shareOf(20*gib))
@@ -134,7 +134,7 @@ func TestForeignProgramBesideATaskDoesNotDelayItsEnd(t *testing.T) {
 
 // Memory that was in use before a task does not become the task's because the task has not begun to compute.
 func TestMemoryInUseBeforeATaskIsNotTheTasks(t *testing.T) {
-	h, s := lone(t)
+	h, s := newHostWithRealGPU(t)
 	before := using(20*gib, nil)
 	h.round(before)
 	wantTaken(t, "before", h, 20*gib)
@@ -152,7 +152,7 @@ func TestMemoryInUseBeforeATaskIsNotTheTasks(t *testing.T) {
 // Without control groups nobody knows to whom a program belongs. Then a program that starts while a task runs counts as
 // the task's.
 func TestProgramThatStartsDuringATaskIsTheTasksWithoutGroups(t *testing.T) {
-	h, s := lone(t)
+	h, s := newHostWithRealGPU(t)
 	byTime := func(programs map[int]job.Size) worker.DeviceStatus {
 		e := using(0, programs)
 		e.Tasks = nil
@@ -185,7 +185,7 @@ func saysDrained(e worker.Effects) string {
 }
 
 func TestGPUsOfADrainedHostAreReleased(t *testing.T) {
-	h, s := lone(t)
+	h, s := newHostWithRealGPU(t)
 	idle := using(0, nil)
 	a := attempt(1, 1)
 	h.run(amy, 1, a, s, gpus(1))
@@ -214,7 +214,7 @@ func TestGPUsOfADrainedHostAreReleased(t *testing.T) {
 
 // A status that changes nothing for placement causes no arbitration, for a free GPU and for one that a task holds.
 func TestUnchangedStatusCausesNoArbitration(t *testing.T) {
-	h, s := lone(t)
+	h, s := newHostWithRealGPU(t)
 	arbitrations := func(e worker.DeviceStatus, times int) (n int) {
 		for i := range times {
 			e.Devices[0].Utilization, e.Devices[0].Temperature, e.Devices[0].PowerMilli = i%100, 40+i%9, 90_000+i

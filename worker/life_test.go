@@ -316,8 +316,8 @@ func TestUnknownTaskIsStopped(t *testing.T) {
 	}
 }
 
-// real returns a host with devices that are not simulated.
-func real(t *testing.T) (*host, contract.Session) {
+// newHostWithRealGPUs returns a host with devices that are not simulated.
+func newHostWithRealGPUs(t *testing.T) (*host, contract.Session) {
 	cfg := config(2)
 	for i := range cfg.Profile.GPUs {
 		cfg.Profile.GPUs[i].Simulated = false
@@ -335,7 +335,7 @@ func status(a, b []gpu.Process) worker.DeviceStatus {
 }
 
 func TestDevicesAreFreeOnceTheirMemoryIsFree(t *testing.T) {
-	h, s := real(t)
+	h, s := newHostWithRealGPUs(t)
 	ours := []gpu.Process{{PID: 43, Memory: 1 << 30}}
 	h.run(amy, 1, attempt(1, 1), s, gpus(2))
 	h.round(status(ours, ours))
@@ -356,7 +356,7 @@ func TestDevicesAreFreeOnceTheirMemoryIsFree(t *testing.T) {
 }
 
 func TestDeviceWhoseMemoryStaysInUseIsQuarantined(t *testing.T) {
-	h, s := real(t)
+	h, s := newHostWithRealGPUs(t)
 	ours := []gpu.Process{{PID: 43, Memory: 1 << 30}}
 	task := h.run(amy, 1, attempt(1, 1), s, gpus(1))
 	a, b := ours, []gpu.Process(nil)
@@ -384,7 +384,7 @@ func TestDeviceWhoseMemoryStaysInUseIsQuarantined(t *testing.T) {
 }
 
 func TestForeignMemoryCountsAsTaken(t *testing.T) {
-	h, _ := real(t)
+	h, _ := newHostWithRealGPUs(t)
 	h.round(status([]gpu.Process{{PID: 9, Memory: 79e9}}, nil))
 	m := offer(1, attempt(1, 1), gpus(2))
 	h.says(amy, m)
@@ -396,7 +396,7 @@ func TestForeignMemoryCountsAsTaken(t *testing.T) {
 }
 
 func TestFaultAndHealthDecideOnQuarantine(t *testing.T) {
-	h, _ := real(t)
+	h, _ := newHostWithRealGPUs(t)
 	free := func() int { return len(h.core.View().Free.GPUs) }
 	h.round(worker.DeviceFault{Fault: gpu.Fault{UUID: "GPU-a", Severity: gpu.SeverityProgram}})
 	if free() != 2 {

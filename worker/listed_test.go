@@ -20,7 +20,7 @@ func (h *host) lists(all []gpu.Device) {
 
 // A GPU in quarantine that is lost and found is still in quarantine.
 func TestLostAndFoundGPUStaysInQuarantine(t *testing.T) {
-	h, _ := real(t)
+	h, _ := newHostWithRealGPUs(t)
 	all := h.cfg.Profile.GPUs
 	h.round(fault(gone))
 	h.lists(all[1:])
@@ -42,7 +42,7 @@ func TestLostAndFoundGPUStaysInQuarantine(t *testing.T) {
 
 // A GPU that the driver does not list when the daemon starts is in quarantine once it is listed.
 func TestGPUThatIsListedLaterIsStillInQuarantine(t *testing.T) {
-	h, _ := real(t)
+	h, _ := newHostWithRealGPUs(t)
 	all := h.cfg.Profile.GPUs
 	h.round(fault(gone))
 	h.cfg.Profile.GPUs = nil
@@ -58,7 +58,7 @@ func TestGPUThatIsListedLaterIsStillInQuarantine(t *testing.T) {
 
 // A GPU that a task holds is not given to another task when it is lost and found.
 func TestHeldGPUThatIsLostAndFoundStaysHeld(t *testing.T) {
-	h, s := real(t)
+	h, s := newHostWithRealGPUs(t)
 	all := h.cfg.Profile.GPUs
 	h.run(amy, 1, attempt(1, 1), s, gpus(2))
 	h.lists(nil)
@@ -70,7 +70,7 @@ func TestHeldGPUThatIsLostAndFoundStaysHeld(t *testing.T) {
 
 // Unfreed memory that was recorded in another boot is forgotten.
 func TestUnfreedMemoryOfAnotherBootIsForgotten(t *testing.T) {
-	h, s := real(t)
+	h, s := newHostWithRealGPUs(t)
 	all := h.cfg.Profile.GPUs
 	stays := []gpu.Process{{PID: 43, Memory: 1 << 30}}
 	h.round(status(nil, nil))

@@ -13,7 +13,7 @@ import (
 
 func TestQuarantineAfterAFaultSurvivesARestart(t *testing.T) {
 	healthy := statusOf(gpu.Status{Health: gpu.Healthy})
-	h, _ := real(t)
+	h, _ := newHostWithRealGPUs(t)
 	h.round(fault(gone))
 	h.pass(20 * time.Second)
 	h.boot()
@@ -58,7 +58,7 @@ func TestQuarantineAfterAFaultSurvivesARestart(t *testing.T) {
 
 // After a restart a GPU keeps its last known health until the driver reports another.
 func TestHealthSurvivesARestart(t *testing.T) {
-	h, _ := real(t)
+	h, _ := newHostWithRealGPUs(t)
 	h.round(statusOf(gpu.Status{Health: gpu.Unhealthy, Detail: "row remap pending"}))
 	h.boot()
 	if why := quarantine(h); !strings.Contains(why, "row remap pending") {
@@ -72,7 +72,7 @@ func TestHealthSurvivesARestart(t *testing.T) {
 
 // A GPU that the driver does not list for a while is still in quarantine when it is listed again.
 func TestMissingGPUStaysInQuarantine(t *testing.T) {
-	h, _ := real(t)
+	h, _ := newHostWithRealGPUs(t)
 	h.round(fault(gone))
 	all := h.cfg.Profile.GPUs
 	h.cfg.Profile.GPUs = all[1:]
@@ -86,7 +86,7 @@ func TestMissingGPUStaysInQuarantine(t *testing.T) {
 }
 
 func TestUnfreedMemorySurvivesARestart(t *testing.T) {
-	h, s := real(t)
+	h, s := newHostWithRealGPUs(t)
 	screen := gpu.Process{PID: 7, Memory: 1 << 20}
 	stays := []gpu.Process{screen, {PID: 43, Memory: 1 << 30}}
 	h.round(status([]gpu.Process{screen}, []gpu.Process{screen}))
@@ -164,7 +164,7 @@ func TestPauseEndsThoughTheClockWasSetBack(t *testing.T) {
 
 // The quarantine is written when it has changed, and not for each task or each report of a fault.
 func TestQuarantineIsWrittenOnlyWhenItChanges(t *testing.T) {
-	h, s := real(t)
+	h, s := newHostWithRealGPUs(t)
 	h.run(amy, 1, attempt(1, 1), s, gpus(1))
 	if h.done.Keep != nil {
 		t.Fatal("written for a start")

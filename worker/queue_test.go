@@ -337,7 +337,7 @@ func TestOffersKeepTheirRankAfterABrokenSession(t *testing.T) {
 
 // Nothing is held back for an offer while a foreign program uses a GPU that it needs.
 func TestNothingIsHeldBackForAnOfferBlockedByForeignPrograms(t *testing.T) {
-	h, _ := real(t)
+	h, _ := newHostWithRealGPUs(t)
 	h.round(status([]gpu.Process{{PID: 9, Memory: 40e9}}, nil))
 	big := offer(1, attempt(1, 1), gpus(2))
 	big.Wait = time.Minute

@@ -42,7 +42,7 @@ func TestTurnsAreAtMostHalfOfTheTime(t *testing.T) {
 // Of several offers without a forecast, only the first has turns. The others get no forecast until its turns were in
 // vain for a long time.
 func TestOnlyTheFirstOfferWithoutAForecastHasTurns(t *testing.T) {
-	h, _ := eight(t, 0)
+	h, _ := newHostWithEightGPUs(t, 0)
 	first, second := timed(2, gpus(8), 0), timed(3, job.Resources{CPUs: 8}, 0)
 	known := map[uint64]contract.Forecast{}
 	pass := func(d time.Duration) {
@@ -86,7 +86,7 @@ func TestOnlyTheFirstOfferWithoutAForecastHasTurns(t *testing.T) {
 // An offer does not starve behind one that never starts, even if it needs something else. A task without an end holds a
 // GPU. The first offer needs all GPUs, the second all other CPUs, and tasks for one CPU keep arriving.
 func TestNoOfferStarvesBehindOneThatNeverStarts(t *testing.T) {
-	h, s := eight(t, 0)
+	h, s := newHostWithEightGPUs(t, 0)
 	first, second := timed(2, job.Resources{GPUs: 8}, 0), timed(3, job.Resources{CPUs: 7}, 0)
 	h.says(amy, first)
 	id, running := uint64(100), map[job.Attempt]leaseclock.BootTime{}
@@ -127,7 +127,7 @@ func TestNoOfferStarvesBehindOneThatNeverStarts(t *testing.T) {
 // The turns of an offer continue where they were after an offer that ranks before it has gone. Meanwhile it has no
 // forecast.
 func TestTurnsContinueAfterAnEarlierOffer(t *testing.T) {
-	h, _ := eight(t, 0)
+	h, _ := newHostWithEightGPUs(t, 0)
 	first := timed(2, gpus(8), 0)
 	h.says(amy, first)
 	h.untilKept(first)
@@ -152,7 +152,7 @@ func TestTurnsContinueAfterAnEarlierOffer(t *testing.T) {
 // A gang gives its places back after a while, and its offers are new ones then. So its first turn is not for others:
 // otherwise it would never have one.
 func TestFirstTurnOfAGangIsItsOwn(t *testing.T) {
-	h, _ := eight(t, 0)
+	h, _ := newHostWithEightGPUs(t, 0)
 	h.says(amy, member(50, 1, gpus(8)))
 	h.pass(time.Second)
 	if f := h.forecasts()[501]; f.Kept == 0 || f.Kept > worker.DefaultSetAside {
@@ -169,7 +169,7 @@ func TestFirstTurnOfAGangIsItsOwn(t *testing.T) {
 // Nothing is set aside for a spare offer: later ones get what is free at any time, and it has no forecast. Still it
 // ranks first, and once its scheduler has this host keep what is free, its turns begin.
 func TestSpareOffersHaveNoTurns(t *testing.T) {
-	h, s := eight(t, 0)
+	h, s := newHostWithEightGPUs(t, 0)
 	spare := timed(2, gpus(8), 0)
 	spare.Spare = true
 	h.says(amy, spare)
@@ -204,7 +204,7 @@ func TestSpareOffersHaveNoTurns(t *testing.T) {
 
 // A spare offer does not hide another offer with the same need, for which this host is to keep what is free.
 func TestSpareOfferDoesNotHideAnotherOffer(t *testing.T) {
-	h, _ := eight(t, 0)
+	h, _ := newHostWithEightGPUs(t, 0)
 	spare, stands := timed(2, gpus(8), 0), timed(3, gpus(8), 0)
 	spare.Spare = true
 	h.says(amy, spare, stands)
@@ -218,7 +218,7 @@ func TestSpareOfferDoesNotHideAnotherOffer(t *testing.T) {
 
 // If time limits show when a spare offer fits, it is booked like any other.
 func TestSpareOffersAreBooked(t *testing.T) {
-	h, _ := eight(t, time.Hour)
+	h, _ := newHostWithEightGPUs(t, time.Hour)
 	spare := timed(2, gpus(8), time.Hour)
 	spare.Spare = true
 	h.says(amy, spare, timed(3, gpus(1), 30*time.Minute), timed(4, gpus(1), 2*time.Hour))

@@ -19,7 +19,7 @@ var unknowns = map[string]gpu.Status{
 
 func TestUnknownGPUIsNotAllocated(t *testing.T) {
 	for name, s := range unknowns {
-		h, _ := real(t)
+		h, _ := newHostWithRealGPUs(t)
 		h.round(statusOf(gpu.Status{Health: gpu.Healthy}))
 		h.round(statusOf(s))
 		if free := h.core.View().Free.GPUs; len(free) != 1 || free[0].UUID != "GPU-b" {
@@ -36,7 +36,7 @@ func TestUnknownGPUIsNotAllocated(t *testing.T) {
 }
 
 func TestUnknownHealthIsNotSaved(t *testing.T) {
-	h, _ := real(t)
+	h, _ := newHostWithRealGPUs(t)
 	h.round(statusOf(unknowns["no answer"]))
 	h.boot()
 	if why := quarantine(h); why != "" {
@@ -48,7 +48,7 @@ func TestUnknownHealthIsNotSaved(t *testing.T) {
 // unknown.
 func TestForeignMemoryStaysTakenWhileUnknown(t *testing.T) {
 	for name, s := range unknowns {
-		h, _ := real(t)
+		h, _ := newHostWithRealGPUs(t)
 		h.round(statusOf(gpu.Status{Health: gpu.Healthy, MemoryUsed: 40 << 30, Processes: []gpu.Process{{PID: 7, Memory: 40 << 30}}}))
 		before := h.core.View().Free.GPUs
 		h.round(statusOf(s))
@@ -65,7 +65,7 @@ func TestForeignMemoryStaysTakenWhileUnknown(t *testing.T) {
 
 func TestOldErrorsAreNotNewAfterAnUnknownStatus(t *testing.T) {
 	for name, s := range unknowns {
-		h, _ := real(t)
+		h, _ := newHostWithRealGPUs(t)
 		old := statusOf(gpu.Status{Health: gpu.Healthy, ECC: 3})
 		h.round(old)
 		h.round(worker.DeviceRestored{UUID: "GPU-a"}) // a person has seen them
@@ -83,7 +83,7 @@ func TestOldErrorsAreNotNewAfterAnUnknownStatus(t *testing.T) {
 
 func TestMemoryOfATaskStaysHeldWhileUnknown(t *testing.T) {
 	for name, s := range unknowns {
-		h, sched := real(t)
+		h, sched := newHostWithRealGPUs(t)
 		h.round(statusOf(gpu.Status{Health: gpu.Healthy}))
 		h.run(amy, 1, attempt(1, 1), sched, gpus(2))
 		h.round(exited(attempt(1, 1), 0))

@@ -11,8 +11,8 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// inn is a host whose tasks run as their users.
-func inn(t *testing.T) *host {
+// newHostWithAccounts returns a host whose tasks run as their users.
+func newHostWithAccounts(t *testing.T) *host {
 	cfg := config(0)
 	cfg.LookUp = true
 	cfg.Profile.CPUs = 1000
@@ -42,7 +42,7 @@ func (h *host) commits(want int) {
 }
 
 func TestOffersWaitForTheLookupOfTheirUser(t *testing.T) {
-	h := inn(t)
+	h := newHostWithAccounts(t)
 	if who := h.asks(1, "ada"); !slices.Equal(who, []string{"ada"}) {
 		t.Fatalf("looked up: %v, want %v", who, []string{"ada"})
 	}
@@ -64,7 +64,7 @@ func TestOffersWaitForTheLookupOfTheirUser(t *testing.T) {
 }
 
 func TestOffersForUsersWithoutAnAccount(t *testing.T) {
-	h := inn(t)
+	h := newHostWithAccounts(t)
 	h.asks(1, "ada")
 	h.finds("ada", worker.Absent)
 	if d := one[contract.Decline](h, amy); !d.NoUser || !d.Never || d.Reason != (job.Reason{Word: job.ReasonNoMatch, Detail: "this node has no user ada"}) {
@@ -89,7 +89,7 @@ func TestOffersForUsersWithoutAnAccount(t *testing.T) {
 
 // A directory that does not answer, or fails, does not stop tasks. A late answer counts.
 func TestSlowLookupDoesNotStopTasks(t *testing.T) {
-	h := inn(t)
+	h := newHostWithAccounts(t)
 	h.asks(1, "ada")
 	h.pass(time.Second)
 	h.commits(1)
@@ -115,7 +115,7 @@ func TestSlowLookupDoesNotStopTasks(t *testing.T) {
 
 // An offer that was withdrawn, or whose scheduler has gone, gets no answer.
 func TestOffersThatAreGoneGetNoAnswer(t *testing.T) {
-	h := inn(t)
+	h := newHostWithAccounts(t)
 	h.asks(1, "ada")
 	h.asks(2, "ada")
 	h.says(amy, contract.Release{Offer: 1})
@@ -132,7 +132,7 @@ func TestOffersThatAreGoneGetNoAnswer(t *testing.T) {
 
 // If a scheduler always names new users, few are looked up at a time, and few are remembered.
 func TestLookupsAreBounded(t *testing.T) {
-	h := inn(t)
+	h := newHostWithAccounts(t)
 	open, most := map[string]bool{}, 0
 	for n := range uint64(20_000) {
 		m := offer(n+1, attempt(n+1, 1), job.Resources{CPUs: 1})
@@ -166,7 +166,7 @@ func TestLookupsAreBounded(t *testing.T) {
 // A scheduler makes up users, or offers thousands of tasks of a user whose lookup is under way. The lookups and places
 // of others are not affected: their users are looked up, their offers wait and are answered as without it.
 func TestLookupsOfOneSchedulerDoNotDelayOthers(t *testing.T) {
-	h := inn(t)
+	h := newHostWithAccounts(t)
 	founding, hers := job.FoundFrom(mallory, job.Founding{})
 	h.round(worker.Up{Peer: mallory})
 	h.says(mallory, contract.Owns{Groups: []contract.GroupEpoch{{Group: hers, Epoch: epoch(1), Founding: founding}}})
@@ -208,7 +208,7 @@ func TestLookupsOfOneSchedulerDoNotDelayOthers(t *testing.T) {
 
 // If a scheduler makes up users, only users of its own are forgotten for them, however many it makes up.
 func TestMadeUpUsersDoNotDisplaceOthers(t *testing.T) {
-	h := inn(t)
+	h := newHostWithAccounts(t)
 	for n := range uint64(50) {
 		user := fmt.Sprint("ada", n)
 		h.asks(n+1, user)

@@ -41,7 +41,7 @@ func TestTaskEndedByAStopIsCancelledWhateverTheClock(t *testing.T) {
 				stop(h, a)
 				h.set(by)
 				h.jump(time.Second)
-				end := termed(a, h)
+				end := endedByTERM(a, h)
 				end.Exit.State = says
 				h.round(end)
 				if e := lastEvent(h, amy); e.State != want || e.Exit.Reason == "" {
@@ -144,7 +144,7 @@ func TestLastDeadlineOfADrainCounts(t *testing.T) {
 func TestQuarantineOfAGPULastsWhateverTheClock(t *testing.T) {
 	clocks(t, func(t *testing.T, by time.Duration) {
 		healthy := statusOf(gpu.Status{Health: gpu.Healthy})
-		h, _ := real(t)
+		h, _ := newHostWithRealGPUs(t)
 		h.round(fault(gone))
 		h.pass(20 * time.Second)
 		h.set(by)
@@ -187,7 +187,7 @@ func TestPauseOfAHostLastsWhateverTheClock(t *testing.T) {
 // The same holds for a GPU that the driver does not list for a while.
 func TestQuarantineOfAMissingGPULastsWhateverTheClock(t *testing.T) {
 	clocks(t, func(t *testing.T, by time.Duration) {
-		h, _ := real(t)
+		h, _ := newHostWithRealGPUs(t)
 		h.round(fault(gone))
 		all := h.cfg.Profile.GPUs
 		h.cfg.Profile.GPUs = all[1:]

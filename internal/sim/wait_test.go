@@ -51,7 +51,7 @@ func (w *world) sample() {
 		w.youngest[o] = 0
 	}
 	for _, j := range w.waiting { // an owner keeps its own jobs in order, whatever its clock says
-		if j.agedAnew() {
+		if j.ageUnknown() {
 			continue
 		}
 		j.rankAt = max(j.bornAt, w.youngest[j.owner])
@@ -119,19 +119,19 @@ func (w *world) lookAt(h *host) {
 	}
 }
 
-// agedAnew reports whether the job's owner was restarted and has not offered it since: its age by the owner's clock is
+// ageUnknown reports whether the job's owner was restarted and has not offered it since: its age by the owner's clock is
 // unknown.
-func (j *work) agedAnew() bool { return j.bornIn != j.owner.life }
+func (j *work) ageUnknown() bool { return j.bornIn != j.owner.life }
 
 // rivals reports whether another job has so nearly the same age that the host may take it for the older one: the host
 // measures with its own clock how long it has known an offer. This also holds for any job of unknown age.
 func (w *world) rivals(first *work, h *host) bool {
-	if first.agedAnew() {
+	if first.ageUnknown() {
 		return true
 	}
 	near := (w.now-first.rankAt)/50 + time.Second
 	return slices.ContainsFunc(w.waiting, func(j *work) bool {
-		return j != first && (w.overdue(j) || j.told() == first.told() && (j.agedAnew() || w.sharesDecide(j, first) || w.levelsDecide(j, first) || (j.rankAt-first.rankAt).Abs() < near)) && j.could(h) && h.takes(j.owner) && !j.overQuota(h)
+		return j != first && (w.overdue(j) || j.told() == first.told() && (j.ageUnknown() || w.sharesDecide(j, first) || w.levelsDecide(j, first) || (j.rankAt-first.rankAt).Abs() < near)) && j.could(h) && h.takes(j.owner) && !j.overQuota(h)
 	})
 }
 

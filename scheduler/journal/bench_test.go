@@ -97,7 +97,7 @@ func BenchmarkSave(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer closeStore(b, s)
-	j, err := New(DefaultConfig(), s, s.Group(), &ran{}, quiet)
+	j, err := New(DefaultConfig(), s, s.Group(), &recordingJournal{}, quiet)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -31,7 +31,7 @@ type history struct {
 
 // life is the time from a start of the journal to its end or to a power cut.
 type life struct {
-	*ran
+	*recordingJournal
 	s    *store.Store
 	over bool
 }
@@ -55,7 +55,7 @@ func (h *history) begin(t *testing.T) (*life, error) {
 	cfg := DefaultConfig()
 	cfg.MaxLogEntries = 8
 	r := run(t, s, cfg)
-	l := &life{ran: r, s: s}
+	l := &life{recordingJournal: r, s: s}
 	rows, applied, err := load(r.Journal)
 	if err != nil {
 		return l, err

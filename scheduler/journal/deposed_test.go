@@ -22,14 +22,14 @@ import (
 const settleTime = 20 * time.Second
 
 // heard returns the calls of the owner other than deliveries.
-func (r *ran) heard() (refused []refusal, deposed []job.Epoch) {
+func (r *recordingJournal) heard() (refused []refusal, deposed []job.Epoch) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.refused), slices.Clone(r.deposed)
 }
 
 // lastRefusal checks that the newest refusal is of one record, for one reason.
-func (r *ran) lastRefusal(t *testing.T, want job.Record, why error) {
+func (r *recordingJournal) lastRefusal(t *testing.T, want job.Record, why error) {
 	t.Helper()
 	refused, _ := r.heard()
 	if len(refused) == 0 {
@@ -49,7 +49,7 @@ func propose(t *testing.T, j interface{ Propose(...job.Record) error }, r job.Re
 }
 
 // elected returns the leading one of three voters, and one of the other two.
-func elected(t *testing.T, w *wires) (voters [3]*ran, first, other *ran, epoch job.Epoch) {
+func elected(t *testing.T, w *wires) (voters [3]*recordingJournal, first, other *recordingJournal, epoch job.Epoch) {
 	t.Helper()
 	voters = three(t, w)
 	time.Sleep(settleTime)
@@ -221,7 +221,7 @@ func sentOf[M contract.ToWorker](d *driven) (found []M) {
 }
 
 // drive connects a core with a voter, and gives it the entries that were delivered so far.
-func drive(v *ran, unaware bool) *driven {
+func drive(v *recordingJournal, unaware bool) *driven {
 	cfg := scheduler.DefaultConfig()
 	cfg.Self, cfg.Group, cfg.Seed = "owner", 1, 1
 	d := &driven{journal: v.Journal, core: scheduler.NewCore(cfg, scheduler.Saved{}, time.Now()), unaware: unaware}

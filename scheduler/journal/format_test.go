@@ -19,8 +19,8 @@ import (
 	"github.com/musterhq/muster/worker/ledger"
 )
 
-// old creates the data directory that testdata/directory.txt describes.
-func old(t *testing.T) *store.Store {
+// oldDirectory creates the data directory that testdata/directory.txt describes.
+func oldDirectory(t *testing.T) *store.Store {
 	t.Helper()
 	text, err := os.ReadFile("testdata/directory.txt")
 	if err != nil {
@@ -57,7 +57,7 @@ func old(t *testing.T) *store.Store {
 
 func TestDirectoryOfAnOlderReleaseIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := old(t)
+		s := oldDirectory(t)
 		defer closeStore(t, s)
 		const g = job.Group(0x0123456789abcdef)
 		at := func(n int64) time.Time { return time.Unix(1_700_000_000, n) }
@@ -95,7 +95,7 @@ func TestDirectoryOfAnOlderReleaseIsRead(t *testing.T) {
 			job.PurgeRecord{Job: job.NewID(g, 2)},
 		}
 
-		r := &ran{end: make(chan error, 1)}
+		r := &recordingJournal{end: make(chan error, 1)}
 		if r.Journal, err = New(DefaultConfig(), s, g, r, quiet); err != nil {
 			t.Fatal(err)
 		}

@@ -36,8 +36,8 @@ func closeStore(t testing.TB, s *store.Store) {
 	}
 }
 
-// ran is a running journal with an owner that records its calls.
-type ran struct {
+// recordingJournal is a running journal with an owner that records its calls.
+type recordingJournal struct {
 	*Journal
 	stop context.CancelFunc
 	end  chan error
@@ -55,7 +55,7 @@ type refusal struct {
 	err     error
 }
 
-func (r *ran) Deliver(c job.Committed) {
+func (r *recordingJournal) Deliver(c job.Committed) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.next != nil {
@@ -64,7 +64,7 @@ func (r *ran) Deliver(c job.Committed) {
 	r.got = append(r.got, c)
 }
 
-func (r *ran) NotProposed(records []job.Record, err error) {
+func (r *recordingJournal) NotProposed(records []job.Record, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.next != nil {
@@ -73,7 +73,7 @@ func (r *ran) NotProposed(records []job.Record, err error) {
 	r.refused = append(r.refused, refusal{records, err})
 }
 
-func (r *ran) Deposed(epoch job.Epoch) {
+func (r *recordingJournal) Deposed(epoch job.Epoch) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.next != nil {
@@ -82,14 +82,14 @@ func (r *ran) Deposed(epoch job.Epoch) {
 	r.deposed = append(r.deposed, epoch)
 }
 
-func (r *ran) delivered() []job.Committed {
+func (r *recordingJournal) delivered() []job.Committed {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]job.Committed{}, r.got...)
 }
 
 // ids returns the jobs of the delivered Submit records, in order.
-func (r *ran) ids() (ids []job.ID) {
+func (r *recordingJournal) ids() (ids []job.ID) {
 	for _, c := range r.delivered() {
 		for _, rec := range c.Records {
 			if rec, ok := rec.(job.SubmitRecord); ok {
@@ -101,9 +101,9 @@ func (r *ran) ids() (ids []job.ID) {
 }
 
 // run starts the journal of the store's own group.
-func run(t testing.TB, s *store.Store, cfg Config) *ran {
+func run(t testing.TB, s *store.Store, cfg Config) *recordingJournal {
 	t.Helper()
-	r := &ran{end: make(chan error, 1)}
+	r := &recordingJournal{end: make(chan error, 1)}
 	var err error
 	if r.Journal, err = New(cfg, s, s.Group(), r, quiet); err != nil {
 		t.Fatal(err)
@@ -115,7 +115,7 @@ func run(t testing.TB, s *store.Store, cfg Config) *ran {
 }
 
 // halt stops the journal and waits for its end.
-func (r *ran) halt(t testing.TB) {
+func (r *recordingJournal) halt(t testing.TB) {
 	t.Helper()
 	r.stop()
 	if err := <-r.end; err != nil {

@@ -19,7 +19,7 @@ func TestLeadIsTheFirstEntry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, storetest.Disk())
 		defer closeStore(t, s)
-		r := &ran{end: make(chan error, 1)}
+		r := &recordingJournal{end: make(chan error, 1)}
 		var err error
 		if r.Journal, err = New(DefaultConfig(), s, s.Group(), r, quiet); err != nil {
 			t.Fatal(err)
@@ -156,7 +156,7 @@ func TestWaitingRecordsShareEntries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, storetest.Disk())
 		defer closeStore(t, s)
-		r := &ran{end: make(chan error, 1)}
+		r := &recordingJournal{end: make(chan error, 1)}
 		var err error
 		if r.Journal, err = New(DefaultConfig(), s, s.Group(), r, quiet); err != nil {
 			t.Fatal(err)
@@ -184,7 +184,7 @@ func TestWaitingRecordsShareEntries(t *testing.T) {
 func TestProposeAcceptsTheLargestSubmits(t *testing.T) {
 	s := open(t, storetest.Disk())
 	defer closeStore(t, s)
-	j, err := New(DefaultConfig(), s, s.Group(), &ran{}, quiet)
+	j, err := New(DefaultConfig(), s, s.Group(), &recordingJournal{}, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +217,7 @@ func TestProposeAcceptsTheLargestSubmits(t *testing.T) {
 func TestProposeIsBounded(t *testing.T) {
 	s := open(t, storetest.Disk())
 	defer closeStore(t, s)
-	j, err := New(DefaultConfig(), s, s.Group(), &ran{}, quiet)
+	j, err := New(DefaultConfig(), s, s.Group(), &recordingJournal{}, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -337,7 +337,7 @@ func TestStoresHaveDifferentIDs(t *testing.T) {
 func TestConfigWithoutBoundsIsRefused(t *testing.T) {
 	s := open(t, storetest.Disk())
 	defer closeStore(t, s)
-	if _, err := New(Config{}, s, s.Group(), &ran{}, quiet); err == nil {
+	if _, err := New(Config{}, s, s.Group(), &recordingJournal{}, quiet); err == nil {
 		t.Error("a journal without bounds was opened")
 	}
 }
@@ -347,7 +347,7 @@ func TestDamageIsReported(t *testing.T) {
 	s := open(t, storetest.Disk())
 	defer closeStore(t, s)
 	g := s.Group()
-	if _, err := New(DefaultConfig(), s, g, &ran{}, quiet); err != nil {
+	if _, err := New(DefaultConfig(), s, g, &recordingJournal{}, quiet); err != nil {
 		t.Fatal(err)
 	}
 	for _, damage := range [][2][]byte{
@@ -370,7 +370,7 @@ func TestDamageIsReported(t *testing.T) {
 			}
 		}
 		set(damage[1])
-		if _, err = New(DefaultConfig(), s, g, &ran{}, quiet); err == nil {
+		if _, err = New(DefaultConfig(), s, g, &recordingJournal{}, quiet); err == nil {
 			t.Errorf("damage at %q was not reported", damage[0])
 		}
 		set(old)

@@ -24,7 +24,7 @@ func TestTimeOfACommitStartsWithItsOldestRecord(t *testing.T) {
 			defer mu.Unlock()
 			took = append(took, d)
 		}
-		r := &ran{end: make(chan error, 1)}
+		r := &recordingJournal{end: make(chan error, 1)}
 		var err error
 		if r.Journal, err = New(cfg, s, s.Group(), r, quiet); err != nil {
 			t.Fatal(err)

@@ -52,7 +52,7 @@ func (w *wires) deafen(id uint64, deaf bool) {
 }
 
 // three are the voters of one group.
-func three(t *testing.T, w *wires) (voters [3]*ran) {
+func three(t *testing.T, w *wires) (voters [3]*recordingJournal) {
 	t.Helper()
 	var stores [3]*store.Store
 	var ids []uint64
@@ -68,7 +68,7 @@ func three(t *testing.T, w *wires) (voters [3]*ran) {
 		}
 		cfg := DefaultConfig()
 		cfg.Transport = w
-		voters[i] = &ran{end: make(chan error, 1)}
+		voters[i] = &recordingJournal{end: make(chan error, 1)}
 		var err error
 		if voters[i].Journal, err = New(cfg, s, g, voters[i], quiet); err != nil {
 			t.Fatal(err)
@@ -82,7 +82,7 @@ func three(t *testing.T, w *wires) (voters [3]*ran) {
 }
 
 // owner returns the voter that led last, and its epoch.
-func owner(voters [3]*ran) (who *ran, epoch job.Epoch) {
+func owner(voters [3]*recordingJournal) (who *recordingJournal, epoch job.Epoch) {
 	for _, v := range voters {
 		for _, c := range v.delivered() {
 			if c.Lead && epoch.Less(c.Epoch) {
@@ -150,7 +150,7 @@ func TestThreeVotersElectAnotherOwner(t *testing.T) {
 }
 
 // read waits for the answer to a ReadIndex.
-func read(r *ran, most time.Duration) (job.Epoch, error) {
+func read(r *recordingJournal, most time.Duration) (job.Epoch, error) {
 	type told struct {
 		e   job.Epoch
 		err error

@@ -23,7 +23,7 @@ func TestTaskWithoutItsClientEnds(t *testing.T) {
 		{"the client stays", func(w *watch) { w.attended() }, nil},
 		{"the client goes", func(w *watch) { w.attended(); w.left(100 * sec) }, map[time.Duration]unix.Signal{160 * sec: unix.SIGHUP, 165 * sec: unix.SIGKILL}},
 		{"it comes back", func(w *watch) { w.left(10 * sec); w.attended() }, nil},
-		{"the task has it all", func(w *watch) { w.attended(); w.fed(); w.left(10 * sec) }, nil},
+		{"the task has all its input", func(w *watch) { w.attended(); w.fed(); w.left(10 * sec) }, nil},
 		{"another end comes first", func(w *watch) { w.end(30*sec, 2*sec, causeStop, "cancelled") }, map[time.Duration]unix.Signal{0: unix.SIGTERM, 32 * sec: unix.SIGKILL}},
 	} {
 		w := newWatch(&start, 0)

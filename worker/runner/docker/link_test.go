@@ -123,7 +123,7 @@ func TestSettingsAreQueriedAgainAfterARestart(t *testing.T) {
 		within time.Duration
 	}{
 		"restarted":                {watched, restart, 0},
-		"settings read anew":       {watched, func(*fakeEngine) { reload <- struct{}{} }, 0},
+		"settings reloaded":        {watched, func(*fakeEngine) { reload <- struct{}{} }, 0},
 		"a proxy hides its events": {refused, restart, unwatched},
 	} {
 		t.Run(name, func(t *testing.T) {
