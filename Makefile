@@ -25,9 +25,10 @@ PROMETHEUS := prometheus.yml alerts.yml dcgm.yml
 
 # go-nvml calls functions that NVIDIA has marked as deprecated.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
-# Tests, linters and tools are compiled with the same flags and without the profiles of the programs, so that each dependency
-# is compiled once for all of them.
-export GOFLAGS := $(strip $(filter-out -trimpath -pgo=%,$(GOFLAGS)) -trimpath -pgo=off -ldflags=$(LAZY))
+# The program, its tests, the linters and the tools are compiled with the same flags and with the profile of the program, so
+# that each dependency is compiled once for all of them. Go cannot take a path with a space from here.
+PROFILE  := $(if $(word 2,$(CURDIR)),off,$(CURDIR)/cmd/muster/default.pgo)
+export GOFLAGS := $(strip $(filter-out -trimpath -pgo=% -ldflags=$(LAZY),$(GOFLAGS)) -trimpath $(or $(filter -pgo=%,$(GOFLAGS)),-pgo=$(PROFILE)) -ldflags=$(LAZY))
 
 .DEFAULT_GOAL := build
 .PHONY: build install uninstall check unit test e2e demo bench profile benchmarks study race fuzz soak redteam generate manual pictures fmt lint portable help
