@@ -5,6 +5,7 @@ package e2e
 // Hosts are drained and resumed, and their tasks are not lost.
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -30,7 +31,12 @@ func (d *daemon) node(name string) api.Node {
 // untilNode polls until the node is as wanted.
 func (d *daemon) untilNode(name, what string, as func(api.Node) bool) api.Node {
 	d.t.Helper()
-	return until(d, "node "+name, what, func() api.Node { return d.node(name) }, as)
+	client := d.asker()
+	defer client.Close()
+	look := func() api.Node {
+		return asked(d, func(ctx context.Context) (api.Node, error) { return client.Node(ctx, name) })
+	}
+	return until(d, "node "+name, what, look, as)
 }
 
 // pair starts two daemons without GPUs.

@@ -23,12 +23,6 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// untilDoc polls a job of any number of tasks until as returns true for it.
-func (d *daemon) untilDoc(id, what string, as func(api.Job) bool) api.Job {
-	d.t.Helper()
-	return until(d, "job "+id, what, func() api.Job { return d.doc(id) }, as)
-}
-
 // allRun reports whether each task of a job runs and has reported its process.
 func allRun(j api.Job) bool {
 	return j.TaskCount > 0 && len(j.Tasks) == j.TaskCount && !slices.ContainsFunc(j.Tasks, func(t api.Task) bool { return t.State != job.Running || t.PID == 0 })
