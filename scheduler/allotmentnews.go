@@ -9,6 +9,7 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // told is what other daemons have said of users who hold or want something there.
@@ -84,7 +85,7 @@ func (ts *told) groups(user string, from job.Peer) (n int) {
 
 // answer notes what a daemon has answered about a user. It forgets the sayings of groups that are missing in the
 // answer.
-func (ts *told) answer(user string, from AllotmentAnswer, now time.Time) {
+func (ts *told) answer(user string, from step.AllotmentAnswer, now time.Time) {
 	for key := range ts.of[user] {
 		if key.peer == from.Peer && !slices.ContainsFunc(from.States, func(s contract.Allotment) bool { return s.User == user && s.Group == key.group }) {
 			ts.forget(user, key)

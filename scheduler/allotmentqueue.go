@@ -72,7 +72,7 @@ func (g *shape) awaits() bool { return g.capped && g.queue.len() > 0 }
 
 // possible reports whether the limits can ever allow a task of the shape. They may have been lowered.
 func (x *capped) possible(g *shape) bool {
-	most, _ := x.hosts.cfg.Limits.InCluster(x.user)
+	most, _ := x.hosts.Config.Limits.InCluster(x.user)
 	return most.Fits(g.need()) > 0
 }
 
@@ -84,7 +84,7 @@ const mostWaiting = 64
 
 // waiting returns the shapes of the user that wait for an allotment, by the rank of their first tasks; at most n.
 func (x *capped) waiting(n int) (first []*shape) {
-	most, _ := x.hosts.cfg.Limits.InCluster(x.user)
+	most, _ := x.hosts.Config.Limits.InCluster(x.user)
 	for g := range x.shapes {
 		switch {
 		case !g.awaits():

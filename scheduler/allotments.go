@@ -17,6 +17,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/fleet"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 const (
@@ -42,7 +43,7 @@ const (
 
 // allotments keeps the allotments of this owner. Users without a limit over the cluster have none.
 type allotments struct {
-	*turn
+	*step.Turn
 	entries *entries
 	hosts   *hosts
 	pending *pending
@@ -56,13 +57,13 @@ type allotments struct {
 	seq    uint64 // numbers what was told, and the rounds
 }
 
-func newAllotments(t *turn, es *entries, hs *hosts, p *pending) *allotments {
-	return &allotments{turn: t, entries: es, hosts: hs, pending: p, users: map[string]*allotment{}, told: newTold(), life: lifeOf(&t.cfg)}
+func newAllotments(t *step.Turn, es *entries, hs *hosts, p *pending) *allotments {
+	return &allotments{Turn: t, entries: es, hosts: hs, pending: p, users: map[string]*allotment{}, told: newTold(), life: lifeOf(&t.Config)}
 }
 
 // lifeOf returns a number that identifies this life of the owner. It is a hash of the seed, so that it does not reveal
 // the seed.
-func lifeOf(cfg *Config) uint64 {
+func lifeOf(cfg *step.Config) uint64 {
 	sum := sha256.Sum256(binary.LittleEndian.AppendUint64(nil, cfg.Seed))
 	return binary.LittleEndian.Uint64(sum[:])
 }
@@ -73,7 +74,7 @@ type allotment struct {
 
 	has    contract.Held // what the tasks here may hold; at least what they do hold
 	asks   *asking       // nil: no round is under way
-	again  *timer        // begins the next round
+	again  *step.Timer   // begins the next round
 	pause  time.Duration // before the next round
 	eased  bool          // another daemon has given something back since the round began
 	used   bool          // it has admitted a task since the timer of watchUse last fired
@@ -100,7 +101,7 @@ func (a *allotments) held(user string) contract.Held {
 // room returns what further tasks of a user may hold within the allotment, and whether the user has limits over the
 // cluster.
 func (a *allotments) room(user string) (room contract.Held, limited bool) {
-	most, limited := a.cfg.Limits.InCluster(user)
+	most, limited := a.Config.Limits.InCluster(user)
 	if !limited {
 		return room, false
 	}
@@ -165,11 +166,11 @@ func (a *allotments) askAll() {
 // state returns what other daemons are told of a user.
 func (a *allotments) state(user string) contract.Allotment {
 	a.seq++
-	s := contract.Allotment{User: user, Group: a.cfg.Group, Life: a.life, Seq: a.seq, Held: a.held(user), Priority: -1}
+	s := contract.Allotment{User: user, Group: a.Config.Group, Life: a.life, Seq: a.seq, Held: a.held(user), Priority: -1}
 	s.Has, s.Wants = s.Held, s.Held
 	x := a.users[user]
-	most, limited := a.cfg.Limits.InCluster(user)
-	if x == nil || !limited || !a.lead {
+	most, limited := a.Config.Limits.InCluster(user)
+	if x == nil || !limited || !a.Lead {
 		return s
 	}
 	s.Has = s.Has.Greatest(x.has.Where(most, s.Held))
@@ -196,17 +197,17 @@ func partOf(held, most contract.Held) (part int) {
 
 // ask begins a round: all other daemons hear what waits here, and say what they have.
 func (a *allotments) ask(x *allotment) {
-	a.stop(x.again)
+	a.Stop(x.again)
 	x.again = nil
-	if !a.lead || x.asks != nil {
+	if !a.Lead || x.asks != nil {
 		return
 	}
 	wish := a.state(x.user)
-	x.asks = &asking{round: a.seq, began: a.now, wish: wish}
+	x.asks = &asking{round: a.seq, began: a.Now, wish: wish}
 	wish.Asks = true
 	round := x.asks.round
-	a.fx.Allot = append(a.fx.Allot, AllotmentAsk{Round: round, State: wish})
-	a.after(askLimit, func() {
+	a.Effects.Allot = append(a.Effects.Allot, step.AllotmentAsk{Round: round, State: wish})
+	a.After(askLimit, func() {
 		if a.users[x.user] == x && x.asks != nil && x.asks.round == round {
 			x.asks = nil
 			a.ask(x)
@@ -219,8 +220,8 @@ func (a *allotments) askLater(x *allotment, d time.Duration) {
 	if x.asks != nil {
 		return
 	}
-	a.stop(x.again)
-	x.again = a.after(d, func() {
+	a.Stop(x.again)
+	x.again = a.After(d, func() {
 		x.again = nil
 		if a.users[x.user] == x && a.gains(x) {
 			a.ask(x)
@@ -229,21 +230,21 @@ func (a *allotments) askLater(x *allotment, d time.Duration) {
 }
 
 // answered takes in what other daemons say of a user, and ends the round for which they were asked.
-func (a *allotments) answered(e AllotmentsHeard) {
-	if _, limited := a.cfg.Limits.InCluster(e.User); !limited {
+func (a *allotments) answered(e step.AllotmentsHeard) {
+	if _, limited := a.Config.Limits.InCluster(e.User); !limited {
 		return
 	}
-	a.told.forgetOld(a.now.Add(-heldKept))
+	a.told.forgetOld(a.Now.Add(-heldKept))
 	reached := map[job.Peer]bool{}
 	for _, from := range e.Answers {
 		reached[from.Peer] = true
-		a.told.answer(e.User, from, a.now)
+		a.told.answer(e.User, from, a.Now)
 	}
 	x := a.users[e.User]
 	if x == nil || x.asks == nil || x.asks.round != e.Round {
 		return
 	}
-	most, _ := a.cfg.Limits.InCluster(x.user)
+	most, _ := a.Config.Limits.InCluster(x.user)
 	l := a.left(x, most, reached)
 	held := a.held(x.user)
 	if l.rivals { // they have allowed only for the wish that they were told
@@ -257,9 +258,9 @@ func (a *allotments) answered(e AllotmentsHeard) {
 		x.pause = 0
 	case l.first, x.eased:
 		x.eased = false
-		a.askLater(x, a.jitter(askGap))
+		a.askLater(x, a.Jitter(askGap))
 	default:
-		a.askLater(x, a.jitter(x.pause))
+		a.askLater(x, a.Jitter(x.pause))
 	}
 }
 
@@ -286,7 +287,7 @@ func (a *allotments) left(x *allotment, most contract.Held, reached map[job.Peer
 			continue
 		}
 		l.room = l.room.Minus(o.Has)
-		if o.More() == (contract.Held{}) || !o.Asks && a.now.Sub(o.at) > wishKept {
+		if o.More() == (contract.Held{}) || !o.Asks && a.Now.Sub(o.at) > wishKept {
 			continue
 		}
 		before := o.Before(&x.asks.wish)
@@ -302,7 +303,7 @@ func (a *allotments) left(x *allotment, most contract.Held, reached map[job.Peer
 // gains reports whether other daemons could leave room for a task that waits. It is false if the user's tasks here hold
 // so much that no waiting task would fit in any case.
 func (a *allotments) gains(x *allotment) bool {
-	most, _ := a.cfg.Limits.InCluster(x.user)
+	most, _ := a.Config.Limits.InCluster(x.user)
 	room := most.Minus(a.held(x.user))
 	return slices.ContainsFunc(x.waiting(mostWaiting), func(g *shape) bool { return room.Fits(g.need()) > 0 })
 }
@@ -330,7 +331,7 @@ func (a *allotments) release(x *allotment, g *shape) {
 func (a *allotments) rival(x *allotment) *teller {
 	own := a.state(x.user)
 	for key, o := range a.told.of[x.user] {
-		if a.now.Sub(o.at) <= wishKept && o.More() != (contract.Held{}) && o.Before(&own) {
+		if a.Now.Sub(o.at) <= wishKept && o.More() != (contract.Held{}) && o.Before(&own) {
 			return &key
 		}
 	}
@@ -353,10 +354,10 @@ func (a *allotments) look() {
 			a.uncap(x)
 		} else {
 			x.has = a.held(x.user)
-			a.fx.Allot = append(a.fx.Allot, AllotmentAsk{State: a.state(x.user), To: r.peer})
+			a.Effects.Allot = append(a.Effects.Allot, step.AllotmentAsk{State: a.state(x.user), To: r.peer})
 		}
 		if x.again == nil && a.gains(x) {
-			a.askLater(x, a.jitter(askAfterGiving))
+			a.askLater(x, a.Jitter(askAfterGiving))
 		}
 	}
 }
@@ -364,10 +365,10 @@ func (a *allotments) look() {
 // trim gives up what is allotted here beyond the limits. There can be too much if daemons that did not reach each other
 // have allotted themselves more than the limit together, or if the limit was lowered.
 func (a *allotments) trim(x *allotment) {
-	most, _ := a.cfg.Limits.InCluster(x.user)
+	most, _ := a.Config.Limits.InCluster(x.user)
 	room := most
 	for _, o := range a.told.of[x.user] {
-		switch age := a.now.Sub(o.at); {
+		switch age := a.Now.Sub(o.at); {
 		case age <= wishKept:
 			room = room.Minus(o.Has)
 		case age <= heldKept:
@@ -380,8 +381,8 @@ func (a *allotments) trim(x *allotment) {
 // swap takes in what another daemon says of users, and returns what this owner has to say of them.
 func (a *allotments) swap(from job.Peer, states []contract.Allotment) (out []contract.Allotment) {
 	for _, s := range states {
-		if _, limited := a.cfg.Limits.InCluster(s.User); limited {
-			if o := a.told.hear(from, s, a.now); o != nil {
+		if _, limited := a.Config.Limits.InCluster(s.User); limited {
+			if o := a.told.hear(from, s, a.Now); o != nil {
 				a.yield(o)
 			}
 		}
@@ -394,7 +395,7 @@ func (a *allotments) swap(from job.Peer, states []contract.Allotment) (out []con
 // kept for tasks that wait here.
 func (a *allotments) yield(o *saying) {
 	x := a.users[o.User]
-	if x == nil || !a.lead {
+	if x == nil || !a.Lead {
 		return
 	}
 	held, own := a.held(x.user), a.state(x.user)
@@ -418,7 +419,7 @@ func (a *allotments) watchUse(x *allotment) {
 		return
 	}
 	x.idle = true
-	a.after(unusedFor, func() {
+	a.After(unusedFor, func() {
 		x.idle = false
 		switch used := x.used; {
 		case a.users[x.user] != x:
@@ -437,7 +438,7 @@ func (a *allotments) watchUse(x *allotment) {
 
 // drop forgets an allotment.
 func (a *allotments) drop(x *allotment) {
-	a.stop(x.again)
+	a.Stop(x.again)
 	for g := range x.shapes {
 		a.release(x, g)
 	}

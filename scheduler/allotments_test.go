@@ -16,6 +16,7 @@ import (
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // slowest is the longest time that a message takes, unless the test loses it.
@@ -36,11 +37,11 @@ type allies struct {
 // ally is an owner whose hosts commit to every offer.
 type ally struct {
 	at      int
-	cfg     Config
+	cfg     step.Config
 	core    *Core
 	log     []job.Committed
 	running []allyTask
-	tokens  Token
+	tokens  step.Token
 	free    int // GPUs of its host that are free; offers beyond it queue
 	queued  []contract.Offer
 }
@@ -54,7 +55,7 @@ type allyTask struct {
 type wire struct {
 	at       time.Time // when it was sent
 	from, to int
-	ask      AllotmentAsk
+	ask      step.AllotmentAsk
 	answer   []contract.Allotment
 	answers  bool
 }
@@ -62,14 +63,14 @@ type wire struct {
 type allyRound struct {
 	user    string
 	left    int
-	answers []AllotmentAnswer
+	answers []step.AllotmentAnswer
 }
 
 // newAllies makes n owners under this limit of GPUs for the user, each with a host that has so many GPUs.
 func newAllies(t interface{ Fatalf(string, ...any) }, n, limit, gpus int) *allies {
 	as := &allies{t: t, now: storyStart, rounds: map[[2]uint64]*allyRound{}, cut: func(int, int) bool { return false }}
 	for i := range n {
-		cfg := DefaultConfig()
+		cfg := step.DefaultConfig()
 		cfg.Self, cfg.Group, cfg.Seed = job.Peer(fmt.Sprintf("d%d", i)), job.Group(i+1), uint64(i+1)
 		cfg.Limits = &contract.UserLimits{PerUser: contract.Limit{contract.LimitClusterGPUs: int64(limit)}, Users: map[string]contract.Limit{"free": {contract.LimitClusterGPUs: 1000}}}
 		o := &ally{at: i, cfg: cfg, free: gpus}
@@ -84,7 +85,7 @@ func (as *allies) start(o *ally, gpus int) {
 	o.core = NewCore(o.cfg, Saved{}, as.now)
 	for _, e := range o.log {
 		e.Lead = false
-		as.took(o, o.core.Step(as.now, Committed{e}))
+		as.took(o, o.core.Step(as.now, step.Committed{Committed: e}))
 	}
 	as.commit(o, job.Committed{Lead: true})
 	as.hello(o, gpus)
@@ -100,22 +101,22 @@ func (as *allies) hello(o *ally, gpus int) {
 			free.GPUs = append(free.GPUs, contract.FreeGPU{UUID: d.UUID, Memory: d.Memory, Milli: gpu.Whole})
 		}
 	}
-	as.step(o, SessionUp{Peer: o.cfg.Self}, FromWorker{Peer: o.cfg.Self, Msg: contract.Hello{Profile: p, Free: free}})
+	as.step(o, step.SessionUp{Peer: o.cfg.Self}, step.FromWorker{Peer: o.cfg.Self, Msg: contract.Hello{Profile: p, Free: free}})
 	for i, r := range o.running {
-		as.step(o, FromWorker{Peer: o.cfg.Self, Msg: contract.Event{Attempt: r.attempt, Group: o.cfg.Group, N: uint64(2 + i), State: job.Running, PID: 1}})
+		as.step(o, step.FromWorker{Peer: o.cfg.Self, Msg: contract.Event{Attempt: r.attempt, Group: o.cfg.Group, N: uint64(2 + i), State: job.Running, PID: 1}})
 	}
 }
 
 func (as *allies) commit(o *ally, e job.Committed) {
 	e.Index, e.Epoch = uint64(len(o.log)+1), job.Epoch{Term: uint64(1 + len(o.log))}
 	if !e.Lead {
-		e.Epoch = o.core.epoch
+		e.Epoch = o.core.turn.Epoch
 	}
 	o.log = append(o.log, e)
-	as.took(o, o.core.Step(as.now, Committed{e}))
+	as.took(o, o.core.Step(as.now, step.Committed{Committed: e}))
 }
 
-func (as *allies) step(o *ally, events ...Event) {
+func (as *allies) step(o *ally, events ...step.Event) {
 	as.took(o, o.core.Step(as.now, events...))
 	for o.core.plan.again {
 		as.took(o, o.core.Step(as.now))
@@ -123,7 +124,7 @@ func (as *allies) step(o *ally, events ...Event) {
 }
 
 // took carries out the effects of a step, and checks how much the tasks of all owners hold together.
-func (as *allies) took(o *ally, fx Effects) {
+func (as *allies) took(o *ally, fx step.Effects) {
 	for _, ask := range fx.Allot {
 		key := [2]uint64{uint64(o.at), ask.Round}
 		if ask.Round != 0 {
@@ -146,7 +147,7 @@ func (as *allies) took(o *ally, fx Effects) {
 		as.hears(o, m.Msg)
 	}
 	if fx.Read != 0 {
-		as.step(o, ReadDone{Token: fx.Read, Epoch: o.core.epoch})
+		as.step(o, step.ReadDone{Token: fx.Read, Epoch: o.core.turn.Epoch})
 	}
 	held := 0
 	for _, x := range as.owners {
@@ -159,7 +160,7 @@ func (as *allies) took(o *ally, fx Effects) {
 
 // hears has the host of an owner answer a message.
 func (as *allies) hears(o *ally, m contract.ToWorker) {
-	say := func(m contract.ToScheduler) { as.step(o, FromWorker{Peer: o.cfg.Self, Msg: m}) }
+	say := func(m contract.ToScheduler) { as.step(o, step.FromWorker{Peer: o.cfg.Self, Msg: m}) }
 	switch m := m.(type) {
 	case contract.Offer:
 		if slices.ContainsFunc(o.queued, func(x contract.Offer) bool { return x.ID == m.ID }) {
@@ -185,7 +186,7 @@ func (as *allies) finish(o *ally, i int) {
 	r := o.running[i]
 	o.running = slices.Delete(o.running, i, i+1)
 	o.free += r.gpus
-	as.step(o, FromWorker{Peer: o.cfg.Self, Msg: contract.Event{
+	as.step(o, step.FromWorker{Peer: o.cfg.Self, Msg: contract.Event{
 		Attempt: r.attempt, Group: o.cfg.Group, N: 900, State: job.Succeeded, Exit: &job.Exit{State: job.Succeeded, Started: true, Began: as.now, Ended: as.now},
 	}})
 	as.grant(o)
@@ -197,7 +198,7 @@ func (as *allies) grant(o *ally) {
 		if m.Need.GPUs <= o.free && slices.ContainsFunc(o.queued, func(x contract.Offer) bool { return x.ID == m.ID }) {
 			o.queued = slices.DeleteFunc(o.queued, func(x contract.Offer) bool { return x.ID == m.ID })
 			o.free -= m.Need.GPUs
-			as.step(o, FromWorker{Peer: o.cfg.Self, Msg: contract.Commit{Offer: m.ID, Attempt: m.Attempt, Group: o.cfg.Group, Session: 1}})
+			as.step(o, step.FromWorker{Peer: o.cfg.Self, Msg: contract.Commit{Offer: m.ID, Attempt: m.Attempt, Group: o.cfg.Group, Session: 1}})
 		}
 	}
 	as.tellFree(o)
@@ -209,7 +210,7 @@ func (as *allies) tellFree(o *ally) {
 	for i := range o.free {
 		free.GPUs = append(free.GPUs, contract.FreeGPU{UUID: fmt.Sprintf("%s-%d", o.cfg.Self, i), Memory: 80e9, Milli: gpu.Whole})
 	}
-	as.step(o, FromWorker{Peer: o.cfg.Self, Msg: contract.Availability{Free: free}})
+	as.step(o, step.FromWorker{Peer: o.cfg.Self, Msg: contract.Availability{Free: free}})
 }
 
 // submit submits a job of the user at an owner.
@@ -223,7 +224,7 @@ func (as *allies) submit(at int, user string, gpus, priority int, change ...func
 		f(&s)
 	}
 	as.now = as.now.Add(time.Microsecond)
-	as.step(o, Submit{Token: o.tokens, User: user, Spec: s})
+	as.step(o, step.Submit{Token: o.tokens, User: user, Spec: s})
 }
 
 // deliver delivers one of the messages that are on their way, or loses it.
@@ -238,7 +239,7 @@ func (as *allies) deliver(i int) {
 			as.answered(m.to, key, m.ask, nil)
 			return
 		}
-		as.answered(m.to, key, m.ask, &AllotmentAnswer{Peer: as.owners[m.from].cfg.Self, States: m.answer})
+		as.answered(m.to, key, m.ask, &step.AllotmentAnswer{Peer: as.owners[m.from].cfg.Self, States: m.answer})
 	case as.cut(m.from, m.to):
 		as.answered(m.from, key, m.ask, nil)
 	default:
@@ -252,7 +253,7 @@ func (as *allies) deliver(i int) {
 }
 
 // answered records the answer to a question of an owner, or that none came.
-func (as *allies) answered(at int, key [2]uint64, ask AllotmentAsk, a *AllotmentAnswer) {
+func (as *allies) answered(at int, key [2]uint64, ask step.AllotmentAsk, a *step.AllotmentAnswer) {
 	r := as.rounds[key]
 	if ask.Round == 0 || r == nil {
 		return
@@ -262,7 +263,7 @@ func (as *allies) answered(at int, key [2]uint64, ask AllotmentAsk, a *Allotment
 	}
 	if r.left--; r.left == 0 {
 		delete(as.rounds, key)
-		as.step(as.owners[at], AllotmentsHeard{User: ask.State.User, Round: ask.Round, Answers: r.answers})
+		as.step(as.owners[at], step.AllotmentsHeard{User: ask.State.User, Round: ask.Round, Answers: r.answers})
 	}
 }
 
@@ -276,7 +277,7 @@ func (as *allies) settle(d time.Duration) {
 		for key, r := range as.rounds {
 			if r.left == 0 { // there is nobody to ask
 				delete(as.rounds, key)
-				as.step(as.owners[key[0]], AllotmentsHeard{User: r.user, Round: key[1]})
+				as.step(as.owners[key[0]], step.AllotmentsHeard{User: r.user, Round: key[1]})
 			}
 		}
 		as.renewAll()
@@ -309,7 +310,7 @@ func (as *allies) renewAll() {
 		for _, r := range o.running {
 			m.Live = append(m.Live, r.attempt)
 		}
-		as.step(o, FromWorker{Peer: o.cfg.Self, Msg: m})
+		as.step(o, step.FromWorker{Peer: o.cfg.Self, Msg: m})
 	}
 }
 
@@ -353,9 +354,9 @@ func TestOwnersShareAClusterLimitEqually(t *testing.T) {
 		t.Fatalf("%d GPUs were held at a time, want at most 12", as.most)
 	}
 	for i, o := range as.owners {
-		left := o.core.Counts()[job.Pending] + o.core.Counts()[job.Running]
+		left := o.core.View().Counts()[job.Pending] + o.core.View().Counts()[job.Running]
 		if left > 1 { // the job of the other user
-			t.Errorf("%d jobs are left at owner %d: %v, want at most 1", left, i, o.core.Counts())
+			t.Errorf("%d jobs are left at owner %d: %v, want at most 1", left, i, o.core.View().Counts())
 		}
 	}
 }
@@ -424,7 +425,7 @@ func TestReasonOfAJobAtTheClusterLimit(t *testing.T) {
 	as.want(3, 1)
 	o := as.owners[1]
 	var waits job.Job
-	for _, j := range o.core.Page(job.Query{Limit: 10}) {
+	for _, j := range o.core.View().Page(job.Query{Limit: 10}) {
 		if j.Job.State() == job.Pending {
 			waits = *j.Job
 		}
@@ -433,24 +434,24 @@ func TestReasonOfAJobAtTheClusterLimit(t *testing.T) {
 	if waits.Reason.Word != job.ReasonQuota || waits.Reason.Detail != why+", some of it for jobs that d0 accepted" {
 		t.Errorf("the reason: %s, want Word %v and Detail %v", waits.Reason, job.ReasonQuota, why+", some of it for jobs that d0 accepted")
 	}
-	x, err := o.core.Why(waits.ID)
+	x, err := o.core.View().Why(waits.ID)
 	if err != nil || len(x.Now) > 0 || len(x.Later) != 1 || !strings.Contains(x.Later[0].Why, why) {
 		t.Errorf("why: %+v, %v, want no error, no host now and one later that names the limit", x, err)
 	}
 	s := job.DefaultSpec()
 	s.Command, s.Resources.GPUs = []string{"true"}, 1
-	if x, err := o.core.Offers("amy", false, s); err != nil || len(x.Now) > 0 || x.Reason.Word != job.ReasonQuota {
+	if x, err := o.core.View().Offers("amy", false, s); err != nil || len(x.Now) > 0 || x.Reason.Word != job.ReasonQuota {
 		t.Errorf("a dry run: %+v, %v, want no error, no Now and Reason.Word %v", x, err, job.ReasonQuota)
 	}
 	s.Resources.GPUs, s.Nodes = 2, 3
 	const never = "user amy may hold at most 4 gpus in the cluster (limits.per_user.cluster_gpus), 6 wanted"
-	if _, err := o.core.Offers("amy", false, s); err == nil || !strings.Contains(err.Error(), never) {
+	if _, err := o.core.View().Offers("amy", false, s); err == nil || !strings.Contains(err.Error(), never) {
 		t.Errorf("a gang beyond the limit: %v, want an error and %v in it", err, never)
 	}
-	o.core.cfg.Limits = &contract.UserLimits{PerUser: contract.Limit{contract.LimitClusterGPUs: 1}} // the limit is lowered
+	o.core.turn.Config.Limits = &contract.UserLimits{PerUser: contract.Limit{contract.LimitClusterGPUs: 1}} // the limit is lowered
 	o.core.plan.allotments.reset()
 	as.settle(time.Second)
-	if j, _ := o.core.Job(waits.ID); j.Reason.Word != job.ReasonNoMatch || !strings.Contains(j.Reason.Detail, "at most 1 gpus in the cluster") {
+	if j, _ := o.core.View().Job(waits.ID); j.Reason.Word != job.ReasonNoMatch || !strings.Contains(j.Reason.Detail, "at most 1 gpus in the cluster") {
 		t.Errorf(`the reason after the limit was lowered: %s, want Word %v and Detail "at most 1 gpus in the cluster" in it`, j.Reason, job.ReasonNoMatch)
 	}
 }
@@ -557,7 +558,7 @@ func TestClusterLimitHolds(t *testing.T) {
 		}
 		as.settle(3 * time.Minute)
 		for _, o := range as.owners {
-			if c := o.core.Counts(); c[job.Pending]+c[job.Running]+len(o.running) > 0 {
+			if c := o.core.View().Counts(); c[job.Pending]+c[job.Running]+len(o.running) > 0 {
 				t.Fatalf("jobs are left at %s: %v, %d run, told %+v, want none", o.cfg.Self, c, len(o.running), o.core.plan.allotments.told.of)
 			}
 		}

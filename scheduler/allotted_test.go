@@ -11,12 +11,13 @@ import (
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // waits returns the reason of the only waiting job with this priority at an owner.
 func (o *ally) waits(t *testing.T, priority int) job.Reason {
 	t.Helper()
-	for _, l := range o.core.Page(job.Query{Limit: 100}) {
+	for _, l := range o.core.View().Page(job.Query{Limit: 100}) {
 		if l.Job.State() == job.Pending && l.Job.Spec.Priority == priority {
 			return l.Job.Reason
 		}
@@ -58,7 +59,7 @@ func TestClusterLimitIsKeptForTheHigherPriority(t *testing.T) {
 	}
 	s := job.DefaultSpec()
 	s.Command, s.Resources.GPUs = []string{"true"}, 1
-	if x, err := o.core.Offers("amy", false, s); err != nil || len(x.Now) > 0 || !strings.Contains(x.Reason.Detail, why) {
+	if x, err := o.core.View().Offers("amy", false, s); err != nil || len(x.Now) > 0 || !strings.Contains(x.Reason.Detail, why) {
 		t.Errorf("a dry run: %+v, %v, want no error, no Now and Reason.Detail %v in it", x, err, why)
 	}
 	as.submit(0, "amy", 0, 10) // a job without GPUs, which takes nothing of the limit
@@ -111,12 +112,12 @@ func TestClusterLimitIsNotKeptForJobsThatCannotRun(t *testing.T) {
 	for i := range 4 {
 		other.GPUs = append(other.GPUs, gpu.Device{UUID: fmt.Sprint("a", i), Class: "a100-80gb", Memory: 80e9})
 	}
-	as.step(o, SessionUp{Peer: "other"}, FromWorker{Peer: "other", Msg: contract.Hello{Profile: other}})
+	as.step(o, step.SessionUp{Peer: "other"}, step.FromWorker{Peer: "other", Msg: contract.Hello{Profile: other}})
 	as.submit(0, "amy", 3, 90, func(s *job.Spec) { s.Resources.GPUModel = "a100" })
-	as.step(o, SessionDown{Peer: "other"})
+	as.step(o, step.SessionDown{Peer: "other"})
 	as.submit(0, "amy", 3, 80)
 	as.settle(time.Minute)
-	o.core.cfg.Limits = &contract.UserLimits{PerUser: contract.Limit{contract.LimitClusterGPUs: 2}}
+	o.core.turn.Config.Limits = &contract.UserLimits{PerUser: contract.Limit{contract.LimitClusterGPUs: 2}}
 	o.core.plan.allotments.reset()
 	as.settle(time.Minute)
 	for want := 3; want >= 2; want-- {
@@ -141,7 +142,7 @@ func TestUserOverTheLimitOfGPUsStartsTasksWithoutGPUs(t *testing.T) {
 	o := as.owners[0]
 	as.submit(0, "amy", 4, 50)
 	as.settle(time.Second)
-	o.core.cfg.Limits = &contract.UserLimits{PerUser: contract.Limit{contract.LimitClusterGPUs: 2}}
+	o.core.turn.Config.Limits = &contract.UserLimits{PerUser: contract.Limit{contract.LimitClusterGPUs: 2}}
 	o.core.plan.allotments.reset()
 	as.submit(0, "amy", 0, 50)
 	as.settle(time.Second)
@@ -164,7 +165,7 @@ func TestEveryShapeUnderTheClusterLimitIsConsidered(t *testing.T) {
 		as.settle(time.Second)
 		as.want(2)
 	}
-	if c := o.core.Counts(); c[job.Pending] != shapes-52 || c[job.Succeeded] != 50 {
+	if c := o.core.View().Counts(); c[job.Pending] != shapes-52 || c[job.Succeeded] != 50 {
 		t.Errorf("%v, want [job.Pending] %v and [job.Succeeded] 50", c, shapes-52)
 	}
 }

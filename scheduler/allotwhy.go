@@ -17,11 +17,11 @@ func notMore(a *allotments, user string, need contract.Held) string {
 	held := a.held(user)
 	var with []string // daemons whose jobs hold some of it
 	for key, o := range a.told.of[user] {
-		if a.now.Sub(o.at) <= heldKept && o.Held != (contract.Held{}) {
+		if a.Now.Sub(o.at) <= heldKept && o.Held != (contract.Held{}) {
 			held, with = held.Plus(o.Held), append(with, nameOf(a.hosts, key.peer))
 		}
 	}
-	why := a.cfg.Limits.OverInCluster(user, held, need)
+	why := a.Config.Limits.OverInCluster(user, held, need)
 	if why == "" || len(with) == 0 {
 		return why
 	}

@@ -11,11 +11,17 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/state"
+	"github.com/musterhq/muster/scheduler/step"
+)
+
+const (
+	reportWait   = 5 * time.Second // for a word on an attempt, before it is asked for again
+	ReproposeGap = 5 * time.Second // before an Unassign or Result that was not applied is proposed again
 )
 
 // attempts watches the attempts that may be running on hosts.
 type attempts struct {
-	*turn
+	*step.Turn
 	entries *entries
 	hosts   *hosts
 	contact *contact
@@ -81,9 +87,9 @@ func (at *attempts) giveUp(t *task, proof job.Proof, detail string) {
 		at.giveUpGang(t, detail)
 		return
 	case t.phase == unknown:
-		t.move(at.turn, dropped)
+		t.move(at.Turn, dropped)
 	default:
-		t.move(at.turn, givenUp)
+		t.move(at.Turn, givenUp)
 	}
 	at.entries.changed(t)
 	hold := ""
@@ -92,7 +98,7 @@ func (at *attempts) giveUp(t *task, proof job.Proof, detail string) {
 		hold = at.holdAfterLoss(t)
 	case job.ProofDeclined, job.ProofNeverStarted:
 	}
-	at.repropose(t, a.N, job.UnassignRecord{Attempt: a, Proof: proof, Detail: contract.Clip(detail), At: at.now, Hold: hold})
+	at.repropose(t, a.N, job.UnassignRecord{Attempt: a, Proof: proof, Detail: contract.Clip(detail), At: at.Now, Hold: hold})
 }
 
 // giveUpGang gives up the attempts of all members of a gang for which no Start was sent.
@@ -101,23 +107,23 @@ func (at *attempts) giveUpGang(lead *task, detail string) {
 	for i := gang.First; i <= gang.Last; i++ {
 		t := lead.e.task(i)
 		if t.phase == recorded {
-			t.move(at.turn, unknown)
+			t.move(at.Turn, unknown)
 		}
 		if t.phase == unknown {
-			t.move(at.turn, dropped)
+			t.move(at.Turn, dropped)
 		}
 		at.entries.changed(t)
 	}
 	a := lead.attempt()
-	at.repropose(lead, a.N, job.UnassignGangRecord{Attempt: a, Proof: job.ProofDeclined, Detail: contract.Clip(detail), At: at.now})
+	at.repropose(lead, a.N, job.UnassignGangRecord{Attempt: a, Proof: job.ProofDeclined, Detail: contract.Clip(detail), At: at.Now})
 }
 
 // repropose proposes a record about an attempt again and again, until the attempt is no longer assigned.
 func (at *attempts) repropose(t *task, n int, r job.Record) {
-	if at.lead {
-		at.propose(r)
+	if at.Lead {
+		at.Propose(r)
 	}
-	at.after(reproposeGap, func() {
+	at.After(ReproposeGap, func() {
 		if d := t.durable(); d.Assigned && d.Attempt == n && at.entries.byID[t.e.job.ID] == t.e {
 			at.repropose(t, n, r)
 		}
@@ -141,20 +147,20 @@ func (at *attempts) heard(t *task) bool { return t.heard != 0 && t.heard == at.s
 
 // started reports whether a Start of the attempt was sent in this ownership.
 func (at *attempts) started(t *task) bool {
-	return t.phase.started() && t.e.job.Task(t.index).Epoch == at.epoch
+	return t.phase.started() && t.e.job.Task(t.index).Epoch == at.Epoch
 }
 
 // assigned notes that the task is assigned in the journal. Without a dispatch this daemon knows nothing more.
 func (at *attempts) assigned(t *task) {
 	if t.phase == idle || t.phase == withdrawn {
-		t.move(at.turn, unknown)
+		t.move(at.Turn, unknown)
 	}
 }
 
 // left notes that the task is not assigned in the journal, and forgets what was known of an attempt.
 func (at *attempts) left(t *task) {
 	if t.phase.watched() || t.phase.over() {
-		t.move(at.turn, idle)
+		t.move(at.Turn, idle)
 	}
 	t.process, t.cancelled = process{}, 0 // the host was told to end this attempt, not the next one
 	t.hear(0)
@@ -162,7 +168,7 @@ func (at *attempts) left(t *task) {
 }
 
 func (at *attempts) stopReport(t *task) {
-	at.stop(t.report)
+	at.Stop(t.report)
 	t.report = nil
 }
 
@@ -170,7 +176,7 @@ func (at *attempts) stopReport(t *task) {
 // cause. It is empty if the task may run again.
 func (at *attempts) holdAfterLoss(t *task) string {
 	hosts := at.lostBy(t)
-	if len(hosts) < at.cfg.LossLimit {
+	if len(hosts) < at.Config.LossLimit {
 		return ""
 	}
 	return contract.Clip(fmt.Sprintf("%d hosts were lost while they ran it (%s); `muster release` runs it again", len(hosts), strings.Join(hosts, ", ")))
@@ -206,7 +212,7 @@ func (at *attempts) afterFailedStart(t *task, r *job.ResultRecord) {
 	switch {
 	case lost:
 		r.Hold = at.holdAfterLoss(t)
-	case len(hosts) >= at.cfg.LossLimit:
+	case len(hosts) >= at.Config.LossLimit:
 		r.Exit.State, r.Exit.Reason = job.Failed, contract.Clip(fmt.Sprintf("%d hosts could not start it (%s): %s", len(hosts), strings.Join(hosts, ", "), r.Exit.Reason))
 	case times >= maxFailedStarts:
 		r.Exit.State, r.Exit.Reason = job.Failed, contract.Clip(fmt.Sprintf("could not be started %d times (on %s): %s", times, strings.Join(hosts, ", "), r.Exit.Reason))
@@ -223,7 +229,7 @@ func (at *attempts) saw(t *task, s job.State) {
 		to = completing
 	}
 	if t.phase.watched() && t.phase != to {
-		t.move(at.turn, to)
+		t.move(at.Turn, to)
 	}
 }
 
@@ -241,8 +247,8 @@ func (at *attempts) cancel(t *task) {
 	if why == "" && t.durable().Ending == job.EndsRequeued {
 		why = "requeued"
 	}
-	at.send(w.Peer, contract.Cancel{
-		Attempt: t.attempt(), Group: at.cfg.Group, Epoch: at.epoch, Grace: t.e.job.Spec.GraceOr(), Reason: why,
+	at.Send(w.Peer, contract.Cancel{
+		Attempt: t.attempt(), Group: at.Config.Group, Epoch: at.Epoch, Grace: t.e.job.Spec.GraceOr(), Reason: why,
 	})
 }
 
@@ -252,7 +258,7 @@ func (at *attempts) watch(t *task, when time.Time) {
 		return
 	}
 	t.checkAt = when
-	at.at(when, func() {
+	at.At(when, func() {
 		if t.checkAt.Equal(when) {
 			t.checkAt = time.Time{}
 			at.check(t)
@@ -264,15 +270,15 @@ func (at *attempts) watch(t *task, when time.Time) {
 // gives the attempt up once its lease has run out for certain (R4), or once the host has restarted.
 func (at *attempts) check(t *task) {
 	d := t.durable()
-	if !at.lead || !d.Assigned || !t.phase.watched() || at.entries.byID[t.e.job.ID] != t.e {
+	if !at.Lead || !d.Assigned || !t.phase.watched() || at.entries.byID[t.e.job.ID] != t.e {
 		return
 	}
 	if w := at.reached(t); w != nil {
 		if at.heard(t) {
 			return
 		}
-		at.send(w.Peer, contract.Query{Attempt: t.attempt(), Group: at.cfg.Group, Epoch: at.epoch, Store: d.Store})
-		at.watch(t, at.now.Add(reportWait))
+		at.Send(w.Peer, contract.Query{Attempt: t.attempt(), Group: at.Config.Group, Epoch: at.Epoch, Store: d.Store})
+		at.watch(t, at.Now.Add(reportWait))
 		return
 	}
 	if at.restarted(t) {
@@ -283,7 +289,7 @@ func (at *attempts) check(t *task) {
 		return // only its host or an operator ends it
 	}
 	due := at.writeOffAt(t)
-	if at.now.Before(due) {
+	if at.Now.Before(due) {
 		at.watch(t, due)
 		return
 	}
@@ -293,7 +299,7 @@ func (at *attempts) check(t *task) {
 // writeOff gives up an attempt without a word of its host.
 func (at *attempts) writeOff(t *task, proof job.Proof, detail string) {
 	d := t.durable()
-	at.notify(Notice{Kind: TaskWrittenOff, Attempt: t.attempt(), Peer: d.Node, Node: d.NodeName})
+	at.Notify(step.Notice{Kind: step.TaskWrittenOff, Attempt: t.attempt(), Peer: d.Node, Node: d.NodeName})
 	at.giveUp(t, proof, detail)
 }
 
@@ -310,7 +316,7 @@ func (at *attempts) restarted(t *task) bool {
 // writeOffAt is when the attempt has ended for certain (R4): 1.03 leases and a margin after the last moment at which
 // its lease can have been renewed.
 func (at *attempts) writeOffAt(t *task) time.Time {
-	last := at.leadAt
+	last := at.LeadAt
 	if r := at.renewed.at(t.durable().Node, t.durable().Store); r.After(last) {
 		last = r
 	}
@@ -320,7 +326,7 @@ func (at *attempts) writeOffAt(t *task) time.Time {
 
 // refused returns the task of an attempt that the journal has refused to record. It notes that the task is no longer
 // proposed, and makes it pause. It returns nil if no task waits for that record.
-func refused(tn *turn, es *entries, a job.Attempt) *task {
+func refused(tn *step.Turn, es *entries, a job.Attempt) *task {
 	e := es.byID[a.Job]
 	if e == nil {
 		return nil
@@ -332,6 +338,6 @@ func refused(tn *turn, es *entries, a job.Attempt) *task {
 	t := e.tasks[i]
 	t.unpropose(tn)
 	t.declines++
-	t.pause.until, t.pause.why = tn.now.Add(backoff(t.declines)), "the journal did not take the placement"
+	t.pause.until, t.pause.why = tn.Now.Add(backoff(t.declines)), "the journal did not take the placement"
 	return t
 }

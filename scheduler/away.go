@@ -37,7 +37,7 @@ func awayFrom(pl *placement, t *task) (out []away) {
 		if h == nil || !h.Open() || !pl.hosts.fleet.Could(x.Shape, h) || slices.ContainsFunc(out, func(o away) bool { return o.host == h }) {
 			continue
 		}
-		if a, avoided := x.Avoids(pl.now, h); avoided && a.Hard {
+		if a, avoided := x.Avoids(pl.Now, h); avoided && a.Hard {
 			out = append(out, away{h, a.Until, a.Failed, a.LeftOut})
 		}
 	}

@@ -58,7 +58,7 @@ func TestTaskWithLittleLeftGoesBeforeHigherPriorities(t *testing.T) {
 			if m.Priority != job.MaxPriority || m.Level != m.Work.Level() || m.Work.Time != m.Limit.Truncate(time.Minute) {
 				t.Fatalf("priority %d, level %d of %v, want %v, %v and Time %v", m.Priority, m.Level, m.Work, job.MaxPriority, m.Work.Level(), m.Limit.Truncate(time.Minute))
 			}
-			x, _ := s.core.Job(s.id("a"))
+			x, _ := s.core.View().Job(s.id("a"))
 			if said := x.Tasks[0].Reason.Detail; !strings.Contains(said, "it has waited for as long as it has left to run, and goes before higher priorities (max-wait)") {
 				t.Errorf(`got %v, want "it has waited for as long as it has left to run, and goes before higher priorities (max-wait)" in it`, said)
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/place"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // bench is a core with a journal that commits at once and hosts that commit to every offer.
@@ -20,23 +21,23 @@ type bench struct {
 	core  *Core
 	now   time.Time
 	index uint64
-	tok   Token
+	tok   step.Token
 	ended int
 	fails bool // the first attempt of each task fails
-	sent  []Outgoing
+	sent  []step.Outgoing
 	keep  bool      // keep the rows
 	rows  []job.Row // the rows that were kept
-	files []FileWanted
+	files []step.FileWanted
 }
 
 // benchMemory is the memory of each host in bytes. It is always enough.
 const benchMemory = 64e9
 
 func newBench(b testing.TB, workers, cpus int) *bench {
-	cfg := DefaultConfig()
+	cfg := step.DefaultConfig()
 	cfg.Self, cfg.Group, cfg.Seed = "w0", 7, 1
 	x := &bench{core: NewCore(cfg, Saved{}, storyStart), now: storyStart}
-	x.step(Committed{job.Committed{Index: 1, Epoch: job.Epoch{Term: 1}, Lead: true}})
+	x.step(step.Committed{Committed: job.Committed{Index: 1, Epoch: job.Epoch{Term: 1}, Lead: true}})
 	x.index = 1
 	x.addHosts(workers, cpus)
 	if b, ok := b.(*testing.B); ok {
@@ -49,26 +50,26 @@ func newBench(b testing.TB, workers, cpus int) *bench {
 func (x *bench) addHosts(n, cpus int) {
 	for i := range n {
 		p := job.Peer(fmt.Sprintf("w%d", i))
-		x.step(SessionUp{Peer: p}, FromWorker{Peer: p, Msg: contract.Hello{
+		x.step(step.SessionUp{Peer: p}, step.FromWorker{Peer: p, Msg: contract.Hello{
 			Profile: contract.Profile{Name: string(p), Store: "s", CPUs: cpus, Memory: benchMemory, Drivers: []string{"exec"}, Worker: true},
 			Free:    contract.Free{CPUs: cpus, Memory: benchMemory},
 		}})
 	}
 }
 
-func (x *bench) step(events ...Event) {
+func (x *bench) step(events ...step.Event) {
 	x.now = x.now.Add(time.Microsecond)
 	fx := x.core.Step(x.now, events...)
 	x.took(fx)
 	for len(fx.Propose) > 0 {
 		x.index++
-		fx = x.core.Step(x.now, Committed{job.Committed{Index: x.index, Epoch: job.Epoch{Term: 1}, Records: fx.Propose}})
+		fx = x.core.Step(x.now, step.Committed{Committed: job.Committed{Index: x.index, Epoch: job.Epoch{Term: 1}, Records: fx.Propose}})
 		x.took(fx)
 	}
 }
 
 // took keeps the messages of a step. A refused request is an error, because the benchmark would measure the refusal.
-func (x *bench) took(fx Effects) {
+func (x *bench) took(fx step.Effects) {
 	x.sent = append(x.sent, fx.Send...)
 	x.files = append(x.files, fx.Files...)
 	if x.keep {
@@ -88,7 +89,7 @@ func (x *bench) serve() {
 	for _, o := range sent {
 		switch m := o.Msg.(type) {
 		case contract.Offer:
-			x.step(FromWorker{Peer: o.To, Msg: contract.Commit{Offer: m.ID, Attempt: m.Attempt, Group: 7, Session: 1}})
+			x.step(step.FromWorker{Peer: o.To, Msg: contract.Commit{Offer: m.ID, Attempt: m.Attempt, Group: 7, Session: 1}})
 		case contract.Start:
 			for n, s := range []job.State{job.Starting, job.Running, job.Completing, job.Succeeded} {
 				e := contract.Event{Attempt: m.Attempt, Group: 7, N: uint64(n), State: s}
@@ -98,9 +99,9 @@ func (x *bench) serve() {
 					e.Exit = &job.Exit{State: s, Started: true, Ended: x.now}
 					x.ended++
 				}
-				x.step(FromWorker{Peer: o.To, Msg: e})
+				x.step(step.FromWorker{Peer: o.To, Msg: e})
 			}
-			x.step(FromWorker{Peer: o.To, Msg: contract.Availability{Free: contract.Free{CPUs: 32, Memory: benchMemory}}})
+			x.step(step.FromWorker{Peer: o.To, Msg: contract.Availability{Free: contract.Free{CPUs: 32, Memory: benchMemory}}})
 		default:
 		}
 	}
@@ -114,9 +115,9 @@ func (x *bench) run() {
 		for _, o := range sent {
 			switch m := o.Msg.(type) {
 			case contract.Offer:
-				x.step(FromWorker{Peer: o.To, Msg: contract.Commit{Offer: m.ID, Attempt: m.Attempt, Group: 7, Session: 1}})
+				x.step(step.FromWorker{Peer: o.To, Msg: contract.Commit{Offer: m.ID, Attempt: m.Attempt, Group: 7, Session: 1}})
 			case contract.Start:
-				x.step(FromWorker{Peer: o.To, Msg: contract.Event{Attempt: m.Attempt, Group: 7, N: 1, State: job.Running, PID: 4711}})
+				x.step(step.FromWorker{Peer: o.To, Msg: contract.Event{Attempt: m.Attempt, Group: 7, N: 1, State: job.Running, PID: 4711}})
 			default:
 			}
 		}
@@ -133,10 +134,10 @@ func benchSpec(i int) job.Spec {
 // One job from its submission to its end, without other jobs.
 func BenchmarkJob(b *testing.B) {
 	x := newBench(b, 1, 32)
-	x.core.cfg.SaveEvery = 100 * time.Millisecond // as in the daemon
+	x.core.turn.Config.SaveEvery = 100 * time.Millisecond // as in the daemon
 	for b.Loop() {
 		x.tok++
-		x.step(Submit{Token: x.tok, Spec: benchSpec(0)})
+		x.step(step.Submit{Token: x.tok, Spec: benchSpec(0)})
 		for len(x.sent) > 0 {
 			x.serve()
 		}
@@ -158,15 +159,15 @@ func BenchmarkJobBehind100k(b *testing.B) {
 					s.Resources.Memory = job.Size(i)
 				}
 				x.tok++
-				x.step(Submit{Token: x.tok, Spec: s})
+				x.step(step.Submit{Token: x.tok, Spec: s})
 			}
 			for _, id := range slices.Sorted(maps.Keys(x.core.entries.byID)) {
 				x.tok++
-				x.step(Hold{Token: x.tok, Job: id, Release: true})
+				x.step(step.Hold{Token: x.tok, Job: id, Release: true})
 			}
 			for b.Loop() {
 				x.tok++
-				x.step(Submit{Token: x.tok, Spec: benchSpec(0)})
+				x.step(step.Submit{Token: x.tok, Spec: benchSpec(0)})
 				for len(x.sent) > 0 {
 					x.serve()
 				}
@@ -182,7 +183,7 @@ func BenchmarkBurst(b *testing.B) {
 		x := newBench(b, 8, 4)
 		for range 2000 {
 			x.tok++
-			x.step(Submit{Token: x.tok, Spec: benchSpec(0)})
+			x.step(step.Submit{Token: x.tok, Spec: benchSpec(0)})
 		}
 		for len(x.sent) > 0 {
 			x.serve()
@@ -213,7 +214,7 @@ func big(b *testing.B, hosts, roomy int) *bench {
 			}
 		}
 		h.Free.CPUs, h.Free.Memory, h.Free.Tasks = 64-i%37, 512e9, i%37
-		x.step(SessionUp{Peer: p}, FromWorker{Peer: p, Msg: h})
+		x.step(step.SessionUp{Peer: p}, step.FromWorker{Peer: p, Msg: h})
 	}
 	x.sent = nil
 	return x
@@ -230,7 +231,7 @@ func twoGPUs() job.Spec {
 func (x *bench) toPlace(s job.Spec) *task {
 	s.Hold = true
 	x.tok++
-	x.step(Submit{Token: x.tok, Spec: s})
+	x.step(step.Submit{Token: x.tok, Spec: s})
 	all := x.core.entries.table.Jobs()
 	t := x.core.entries.byID[all[len(all)-1].ID].task(0)
 	x.core.pending.join(t)
@@ -265,7 +266,7 @@ func BenchmarkPlace10k(b *testing.B) {
 		cpu.stop()
 		b.ReportMetric(1e6*cpu.sum.Seconds()/float64(b.N), "cpu-µs/op")
 	}
-	for _, name := range Policies() {
+	for _, name := range step.Policies() {
 		s := twoGPUs()
 		s.Policy = name
 		b.Run(name, func(b *testing.B) { place10k(b, s) })
@@ -295,7 +296,7 @@ func BenchmarkHostReportsCapacity10k(b *testing.B) {
 		s.Resources.GPUs, s.Resources.GPUModel = 2, "H100"
 		s.NodeList = []string{"w1"} // its queue is full
 		x.tok++
-		x.step(Submit{Token: x.tok, Spec: s})
+		x.step(step.Submit{Token: x.tok, Spec: s})
 	}
 	x.sent = nil
 	if x.core.pending.parked.count < 1000-fleet.MaxQueuedAll {
@@ -307,7 +308,7 @@ func BenchmarkHostReportsCapacity10k(b *testing.B) {
 		if i%2 == 1 {
 			m.Free.GPUs = nil
 		}
-		x.core.Step(x.now, FromWorker{Peer: "w7", Msg: m})
+		x.core.Step(x.now, step.FromWorker{Peer: "w7", Msg: m})
 	}
 }
 
@@ -364,7 +365,7 @@ func (f *full) commit(s *site) {
 		m := s.queued[0]
 		s.queued = s.queued[1:]
 		s.free--
-		f.step(FromWorker{Peer: s.peer, Msg: contract.Commit{Offer: m.ID, Attempt: m.Attempt, Group: 7, Session: 1}})
+		f.step(step.FromWorker{Peer: s.peer, Msg: contract.Commit{Offer: m.ID, Attempt: m.Attempt, Group: 7, Session: 1}})
 	}
 }
 
@@ -383,11 +384,11 @@ func (f *full) finish(b *testing.B) {
 			if state == job.Succeeded {
 				e.Exit = &job.Exit{State: state, Started: true, Ended: f.now}
 			}
-			f.step(FromWorker{Peer: s.peer, Msg: e})
+			f.step(step.FromWorker{Peer: s.peer, Msg: e})
 		}
 		s.free++
 		f.commit(s)
-		f.step(FromWorker{Peer: s.peer, Msg: contract.Availability{Free: contract.Free{CPUs: s.free, Memory: benchMemory}}})
+		f.step(step.FromWorker{Peer: s.peer, Msg: contract.Availability{Free: contract.Free{CPUs: s.free, Memory: benchMemory}}})
 		f.deliver()
 		return
 	}
@@ -397,10 +398,10 @@ func (f *full) finish(b *testing.B) {
 // One job from its submission to its end in a cluster of 90 hosts that 4,000 other jobs keep full.
 func BenchmarkJobInAFullCluster(b *testing.B) {
 	f := newFull(b, 90, 4)
-	f.core.cfg.SaveEvery = 100 * time.Millisecond // as in the daemon
+	f.core.turn.Config.SaveEvery = 100 * time.Millisecond // as in the daemon
 	submit := func(i int) {
 		f.tok++
-		f.step(Submit{Token: f.tok, Spec: benchSpec(i % 100)})
+		f.step(step.Submit{Token: f.tok, Spec: benchSpec(i % 100)})
 		f.deliver()
 	}
 	for i := range 4000 {
@@ -428,7 +429,7 @@ func BenchmarkMemory(b *testing.B) {
 		s := benchSpec(0)
 		s.Array = text
 		x.tok++
-		x.step(Submit{Token: x.tok, Spec: s})
+		x.step(step.Submit{Token: x.tok, Spec: s})
 	}
 	for b.Loop() {
 		x := newBench(b, 3, 4)
@@ -454,7 +455,7 @@ func BenchmarkMemory(b *testing.B) {
 			s := benchSpec(0)
 			s.Resources.GPUs = 1
 			x.tok++
-			x.step(Submit{Token: x.tok, Spec: s})
+			x.step(step.Submit{Token: x.tok, Spec: s})
 			x.sent = nil
 		}
 		if n := x.core.entries.table.Len(); n != jobs {

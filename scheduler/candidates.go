@@ -18,7 +18,7 @@ func (vs *views) whyOf(j job.Job) (contract.Explanation, error) {
 	}
 	x, err := vs.explain.offers(j.ID, j.User, s)
 	if e != nil {
-		notWhereHeldBack(vs.now, e, &x)
+		notWhereHeldBack(vs.Now, e, &x)
 		notWhereAway(vs.placement, e, &x)
 	}
 	byAllotment(vs, &x, j.User, &s, e.anyShape())
@@ -44,7 +44,7 @@ func (e *entry) anyShape() *shape {
 func byAllotment(vs *views, x *contract.Explanation, user string, s *job.Spec, g *shape) {
 	var need contract.Held
 	need.Add(s.Need(), max(1, s.Nodes))
-	never := vs.cfg.Limits.NeverInCluster(user, need)
+	never := vs.Config.Limits.NeverInCluster(user, need)
 	why := cmp.Or(never, vs.allot.whyLater(user, need, g, s.Priority))
 	if why == "" || len(x.Now) == 0 {
 		return

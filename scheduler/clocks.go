@@ -6,10 +6,10 @@ package scheduler
 
 import "time"
 
-// byOwnClock shifts a span of time that a host has measured by its own clock. The result does not end after now and, if
+// ByOwnClock shifts a span of time that a host has measured by its own clock. The result does not end after now and, if
 // its length allows that, does not begin before the task was placed, both by the clock of this daemon. The span keeps
 // its length. A zero to means that it has not ended. Zero times are not shifted.
-func byOwnClock(from, to, placed, now time.Time) (time.Time, time.Time) {
+func ByOwnClock(from, to, placed, now time.Time) (time.Time, time.Time) {
 	last := to
 	if last.IsZero() {
 		last = from

@@ -6,6 +6,7 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 func TestHostTimesAreConvertedToTheOwnersClock(t *testing.T) {
@@ -21,7 +22,7 @@ func TestHostTimesAreConvertedToTheOwnersClock(t *testing.T) {
 		"longer than since the placement": {at(-time.Hour), at(time.Hour), at(-110 * time.Minute), now},
 		"never began":                     {time.Time{}, at(time.Hour), time.Time{}, now},
 	} {
-		if from, to := byOwnClock(c.from, c.to, placed, now); !from.Equal(c.wantFrom) || !to.Equal(c.wantTo) {
+		if from, to := ByOwnClock(c.from, c.to, placed, now); !from.Equal(c.wantFrom) || !to.Equal(c.wantTo) {
 			t.Errorf("%s: %s to %s, want %s to %s", name, from, to, c.wantFrom, c.wantTo)
 		}
 	}
@@ -35,14 +36,14 @@ func TestHostWithAWrongClockStartsTasksInOrder(t *testing.T) {
 		_, task := x.waits(t, func(*job.Spec) {})
 		o, _ := x.sent[len(x.sent)-1].Msg.(contract.Offer)
 		submitted := x.now
-		x.step(FromWorker{Peer: "w0", Msg: contract.Commit{Offer: o.ID, Attempt: o.Attempt, Group: 7, Session: 1}})
-		x.step(FromWorker{Peer: "w0", Msg: contract.Event{Attempt: o.Attempt, Group: 7, N: 1, State: job.Running, PID: 1, Began: x.now.Add(off)}})
+		x.step(step.FromWorker{Peer: "w0", Msg: contract.Commit{Offer: o.ID, Attempt: o.Attempt, Group: 7, Session: 1}})
+		x.step(step.FromWorker{Peer: "w0", Msg: contract.Event{Attempt: o.Attempt, Group: 7, N: 1, State: job.Running, PID: 1, Began: x.now.Add(off)}})
 		if got := task().Started; got.Before(submitted) || got.After(x.now) {
 			t.Errorf("a clock %s off: started %s after the submission, %s before now, want between the submission and now", off, got.Sub(submitted), x.now.Sub(got))
 		}
 		began := x.now
 		x.now = x.now.Add(time.Minute)
-		x.step(FromWorker{Peer: "w0", Msg: contract.Event{
+		x.step(step.FromWorker{Peer: "w0", Msg: contract.Event{
 			Attempt: o.Attempt, Group: 7, N: 2, State: job.Succeeded,
 			Exit: &job.Exit{State: job.Succeeded, Started: true, Began: began.Add(off), Ended: x.now.Add(off)},
 		}})

@@ -1,3 +1,17 @@
+// Package scheduler looks after the jobs that this daemon accepted: it derives their tasks, finds hosts, negotiates,
+// places, watches and recovers.
+//
+// Core is a state machine without goroutine, clock or I/O. Step takes the time and what happened, and returns what is to
+// be done. What must outlive the daemon follows from committed records alone. The rest comes back by asking: who has a
+// session, what is free, which offers are under way, and what a host last said of a task. Package loop has
+// the one goroutine around the core.
+//
+// The core keeps only an index entry of a job that ended long ago. The rest of it is in rows on disk.
+//
+// Package step has the events and effects, fleet holds what is known of the hosts, place and policy choose the best of the
+// hosts that fit, and backlog bounds what waits.
+//
+// The safety rules R1 to R8 and R10 are kept here, each at the place that names it.
 package scheduler
 
 // The core joins the parts.
@@ -13,9 +27,13 @@ import (
 	"github.com/musterhq/muster/internal/fairshare"
 	"github.com/musterhq/muster/internal/timers"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler/backlog"
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/state"
+	"github.com/musterhq/muster/scheduler/step"
 )
+
+const forgetWorker = 24 * time.Hour
 
 // Core is the scheduler of one daemon's jobs as a state machine. The same saved rows, seed and steps give the same
 // effects.
@@ -23,7 +41,7 @@ import (
 // Each part has its own state, and only its functions change that state. A part uses only the parts before it in this
 // list.
 type Core struct {
-	*turn
+	turn       *step.Turn
 	search     *search
 	entries    *entries
 	history    *history
@@ -46,101 +64,101 @@ type Core struct {
 }
 
 // NewCore makes a core of the saved jobs. The configuration must be valid.
-func NewCore(cfg Config, saved Saved, now time.Time) *Core {
-	t := &turn{
-		cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, uint64(cfg.Group))), now: now,
-		timers: timers.New[time.Time, func()](time.Time.Compare), totals: newTotals(),
+func NewCore(cfg step.Config, saved Saved, now time.Time) *Core {
+	t := &step.Turn{
+		Config: cfg, Rand: rand.New(rand.NewPCG(cfg.Seed, uint64(cfg.Group))), Now: now,
+		Timers: timers.New[time.Time, func()](time.Time.Compare), Totals: step.NewTotals(),
 	}
 	c := &Core{turn: t}
-	c.search = &search{turn: t, classes: map[string]*class{}}
+	c.search = &search{Turn: t, classes: map[string]*class{}}
 	c.entries = &entries{
-		turn: t, table: state.NewTable(cfg.Group), applied: saved.Applied, byID: map[job.ID]*entry{}, started: now, holders: holders{},
+		Turn: t, table: state.NewTable(cfg.Group), applied: saved.Applied, byID: map[job.ID]*entry{}, started: now, holders: holders{},
 	}
-	c.history = &history{turn: t, entries: c.entries, rows: saved.Applied, purging: map[uint64]bool{}}
-	c.hosts = &hosts{turn: t, workers: map[job.Peer]*worker{}, fleet: fleet.NewTable()}
+	c.history = &history{Turn: t, entries: c.entries, rows: saved.Applied, purging: map[uint64]bool{}}
+	c.hosts = &hosts{Turn: t, workers: map[job.Peer]*worker{}, fleet: fleet.NewTable()}
 	c.assigned = &assigned{byNode: map[job.Peer]map[*task]bool{}}
-	sh := &shares{turn: t, hosts: c.hosts, weights: cfg.Shares, told: map[job.Peer][]toldUse{}, sums: map[fairshare.Account]*sum{}}
+	sh := &shares{Turn: t, hosts: c.hosts, weights: cfg.Shares, told: map[job.Peer][]toldUse{}, sums: map[fairshare.Account]*sum{}}
 	c.contact = &contact{
-		turn: t, hosts: c.hosts, assigned: c.assigned, sessions: map[job.Peer]uint64{}, wanted: map[job.Peer]*want{},
+		Turn: t, hosts: c.hosts, assigned: c.assigned, sessions: map[job.Peer]uint64{}, wanted: map[job.Peer]*want{},
 		paths: map[job.Peer]contract.Path{}, distances: map[job.Peer]fleet.Distance{},
 	}
 	c.pending = &pending{
-		turn: t, hosts: c.hosts, search: c.search, shares: sh, shapes: map[string]*shape{}, begins: timers.New[time.Time, *entry](time.Time.Compare),
-		parents: &parents{turn: t, entries: c.entries, followed: map[job.ID]*parent{}, inLine: map[job.ID]bool{}, under: map[job.ID]int{}},
+		Turn: t, hosts: c.hosts, search: c.search, shares: sh, shapes: map[string]*shape{}, begins: timers.New[time.Time, *entry](time.Time.Compare),
+		parents: &parents{Turn: t, entries: c.entries, followed: map[job.ID]*parent{}, inLine: map[job.ID]bool{}, under: map[job.ID]int{}},
 	}
 	ps := newPolicies(&cfg)
 	c.placement = &placement{
-		turn: t, policies: ps, hosts: c.hosts, pending: c.pending, placer: newPlacer(&cfg, c.hosts, ps), leftOut: &leftOut{by: map[*entry]*tallies{}},
+		Turn: t, policies: ps, hosts: c.hosts, pending: c.pending, placer: newPlacer(&cfg, c.hosts, ps), leftOut: &leftOut{by: map[*entry]*tallies{}},
 	}
-	c.attempts = &attempts{turn: t, entries: c.entries, hosts: c.hosts, contact: c.contact, renewed: renewed{}}
-	c.offers = &offers{turn: t, hosts: c.hosts, byID: map[uint64]*offer{}, kept: map[*worker]int{}}
-	stood := &stands{turn: t, hosts: c.hosts, pending: c.pending, offers: c.offers}
+	c.attempts = &attempts{Turn: t, entries: c.entries, hosts: c.hosts, contact: c.contact, renewed: renewed{}}
+	c.offers = &offers{Turn: t, hosts: c.hosts, byID: map[uint64]*offer{}, kept: map[*worker]int{}}
+	stood := &stands{Turn: t, hosts: c.hosts, pending: c.pending, offers: c.offers}
 	c.dispatches = &dispatches{
-		turn: t, entries: c.entries, hosts: c.hosts, contact: c.contact, pending: c.pending, placement: c.placement,
+		Turn: t, entries: c.entries, hosts: c.hosts, contact: c.contact, pending: c.pending, placement: c.placement,
 		attempts: c.attempts, offers: c.offers, stands: stood,
-		elections: &elections{turn: t, hosts: c.hosts, offers: c.offers, stands: stood},
+		elections: &elections{Turn: t, hosts: c.hosts, offers: c.offers, stands: stood},
 	}
 	c.pending.hurry = func(t *task) { hurry(c.dispatches, t) }
 	gathering := newGangs(c)
 	c.plan = &planner{
-		turn: t, hosts: c.hosts, search: c.search, pending: c.pending, placement: c.placement, dispatches: c.dispatches,
+		Turn: t, hosts: c.hosts, search: c.search, pending: c.pending, placement: c.placement, dispatches: c.dispatches,
 		gangs: gathering, allotments: newAllotments(t, c.entries, c.hosts, c.pending),
 	}
 	c.reports = &reports{
-		turn: t, entries: c.entries, hosts: c.hosts, attempts: c.attempts, dispatches: c.dispatches, acks: map[job.Attempt]ack{},
+		Turn: t, entries: c.entries, hosts: c.hosts, attempts: c.attempts, dispatches: c.dispatches, acks: map[job.Attempt]ack{},
 	}
-	c.explain = &explainer{turn: t, policies: ps, hosts: c.hosts}
+	c.explain = &explainer{Turn: t, policies: ps, hosts: c.hosts}
 	c.views = &views{
-		turn: t, entries: c.entries, hosts: c.hosts, pending: c.pending, attempts: c.attempts, explain: c.explain,
+		Turn: t, entries: c.entries, hosts: c.hosts, pending: c.pending, attempts: c.attempts, explain: c.explain,
 		placement: c.placement, allot: c.plan.allotments,
 	}
 	c.renewals = &renewals{
-		turn: t, entries: c.entries, assigned: c.assigned, contact: c.contact, attempts: c.attempts, dispatches: c.dispatches,
+		Turn: t, entries: c.entries, assigned: c.assigned, contact: c.contact, attempts: c.attempts, dispatches: c.dispatches,
 	}
 	c.requests = &requests{
-		turn: t, entries: c.entries, history: c.history, hosts: c.hosts, search: c.search, explain: c.explain, views: c.views,
+		Turn: t, entries: c.entries, history: c.history, hosts: c.hosts, search: c.search, explain: c.explain, views: c.views,
 	}
 	c.requests.clear()
 	c.deaths = &deaths{
-		turn: t, hosts: c.hosts, assigned: c.assigned, attempts: c.attempts, dispatches: c.dispatches, requests: c.requests,
+		Turn: t, hosts: c.hosts, assigned: c.assigned, attempts: c.attempts, dispatches: c.dispatches, requests: c.requests,
 		byHost: map[job.Peer]*death{},
 	}
 	c.records = &records{
-		turn: t, policies: ps, entries: c.entries, history: c.history, assigned: c.assigned, contact: c.contact, pending: c.pending,
+		Turn: t, policies: ps, entries: c.entries, history: c.history, assigned: c.assigned, contact: c.contact, pending: c.pending,
 		attempts: c.attempts, dispatches: c.dispatches, leftOut: c.placement.leftOut, gangStarts: gathering.starts, reports: c.reports, requests: c.requests, deaths: c.deaths,
-		anew: &anew{turn: t, entries: c.entries, search: c.search, pending: c.pending, views: c.views, requests: c.requests},
+		anew: &anew{Turn: t, entries: c.entries, search: c.search, pending: c.pending, views: c.views, requests: c.requests},
 	}
 	joinFiles(c)
 	c.restore(saved)
 	armTimers(c)
-	t.fx = Effects{}
+	t.Effects = step.Effects{}
 	return c
 }
 
 // armTimers arms the timers that forget what is old, and the timer that looks for tasks that have waited for long. Each
 // arms itself again.
 func armTimers(c *Core) {
-	(&overdue{turn: c.turn, entries: c.entries, pending: c.pending}).begin()
-	c.after(forgetWorker/4, c.forgetWorkers)
-	c.after(giveUpEvery, c.contact.giveUpIdle)
-	c.after(unrenewedEvery, (&unrenewed{turn: c.turn, assigned: c.assigned, attempts: c.attempts, dispatches: c.dispatches}).look)
-	c.after(purgeEvery, c.history.purgeOld)
+	(&overdue{Turn: c.turn, entries: c.entries, pending: c.pending}).begin()
+	c.turn.After(forgetWorker/4, c.forgetWorkers)
+	c.turn.After(giveUpEvery, c.contact.giveUpIdle)
+	c.turn.After(unrenewedEvery, (&unrenewed{Turn: c.turn, assigned: c.assigned, attempts: c.attempts, dispatches: c.dispatches}).look)
+	c.turn.After(purgeEvery, c.history.purgeOld)
 }
 
 // newGangs makes the parts of the core for gangs. The parts for single tasks exist already.
 func newGangs(c *Core) *gangs {
 	return &gangs{
-		turn: c.turn, entries: c.entries, hosts: c.hosts, pending: c.pending, placement: c.placement, offers: c.offers,
+		Turn: c.turn, entries: c.entries, hosts: c.hosts, pending: c.pending, placement: c.placement, offers: c.offers,
 		dispatches: c.dispatches,
 		seats: &seats{
-			turn: c.turn, entries: c.entries, hosts: c.hosts, contact: c.contact, offers: c.offers, dispatches: c.dispatches,
+			Turn: c.turn, entries: c.entries, hosts: c.hosts, contact: c.contact, offers: c.offers, dispatches: c.dispatches,
 		},
 		starts: &gangStarts{
-			turn: c.turn, entries: c.entries, contact: c.contact, pending: c.pending, attempts: c.attempts, offers: c.offers,
+			Turn: c.turn, entries: c.entries, contact: c.contact, pending: c.pending, attempts: c.attempts, offers: c.offers,
 			dispatches: c.dispatches,
 		},
 		neighbours: &neighbours{
-			turn: c.turn, hosts: c.hosts, search: c.search, placement: c.placement, pending: c.pending, sought: map[string]time.Time{},
+			Turn: c.turn, hosts: c.hosts, search: c.search, placement: c.placement, pending: c.pending, sought: map[string]time.Time{},
 		},
 	}
 }
@@ -150,7 +168,7 @@ func (c *Core) restore(saved Saved) {
 	for _, x := range saved.final {
 		ended := x.Ended()
 		if ended.IsZero() {
-			ended = c.now
+			ended = c.turn.Now
 		}
 		c.entries.table.LoadArchived(x)
 		c.history.ended = append(c.history.ended, ending{x.Number(), ended.UnixNano()})
@@ -180,19 +198,19 @@ func (c *Core) forgetOne() bool {
 
 // forgetWorkers forgets the hosts that have had no session for long. It arms its own timer again.
 func (c *Core) forgetWorkers() {
-	for _, h := range c.hosts.fleet.AwaySince(c.now.Add(-forgetWorker)) {
+	for _, h := range c.hosts.fleet.AwaySince(c.turn.Now.Add(-forgetWorker)) {
 		if !c.assigned.busy(h.Peer) {
 			c.pending.forgetHost(c.hosts.workers[h.Peer])
 		}
 	}
-	c.attempts.renewed.forget(c.now.Add(-forgetWorker - job.MaxLease))
-	c.after(forgetWorker/4, c.forgetWorkers)
+	c.attempts.renewed.forget(c.turn.Now.Add(-forgetWorker - job.MaxLease))
+	c.turn.After(forgetWorker/4, c.forgetWorkers)
 }
 
 // joinFiles makes the part of the core that reads job files, and the backlog.
 func joinFiles(c *Core) {
-	c.entries.backlog = backlog{limits: c.cfg.Backlog, of: map[string]Amount{}}
-	fs := &files{turn: c.turn, entries: c.entries}
+	c.entries.backlog = backlog.New(c.turn.Config.Backlog)
+	fs := &files{Turn: c.turn, entries: c.entries}
 	fs.ready = func(e *entry) { fileReady(c.dispatches, c.plan.gangs.starts, e) }
 	fs.failed = func(e *entry, err error) { unreadableFile(c.dispatches, e, err) }
 	c.dispatches.files, c.history.files = fs, fs
@@ -209,6 +227,6 @@ func hurry(ds *dispatches, t *task) {
 	case d != nil && t.phase == offering && d.winner == nil && (d.gang == nil || d.seats()[seated] < d.gang.size):
 		ds.abandon(d)
 	case d != nil:
-		t.lined.timer = ds.after(time.Minute, func() { hurry(ds, t) })
+		t.lined.timer = ds.After(time.Minute, func() { hurry(ds, t) })
 	}
 }

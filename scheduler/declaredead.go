@@ -9,11 +9,12 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // deaths handles the hosts that are declared dead.
 type deaths struct {
-	*turn
+	*step.Turn
 	hosts      *hosts
 	assigned   *assigned
 	attempts   *attempts
@@ -26,7 +27,7 @@ type deaths struct {
 // death is a host whose attempts are being given up. There is at most one for each host. A second request for the same
 // host waits with the first.
 type death struct {
-	tokens  []Token        // of the requests that wait; at most maxRequests are open
+	tokens  []step.Token   // of the requests that wait; at most maxRequests are open
 	waiting map[*task]bool // tasks whose Unassign is not in the journal yet
 	given   int            // how many attempts are given up, including those of waiting
 }
@@ -36,7 +37,7 @@ type death struct {
 // directories are dead.
 func (dd *deaths) dead(p job.Peer, store string) (all []*task, err error) {
 	if w := dd.hosts.workers[p]; w != nil && w.Up && (store == "" || w.Profile.Store != store) {
-		return nil, fmt.Errorf("%w: node %s answers: drain it instead", ErrConflict, w.Name())
+		return nil, fmt.Errorf("%w: node %s answers: drain it instead", step.ErrConflict, w.Name())
 	}
 	all = dd.assigned.at(p)
 	if store != "" {
@@ -47,13 +48,13 @@ func (dd *deaths) dead(p job.Peer, store string) (all []*task, err error) {
 
 // declare gives up every attempt that is assigned to the host. The request is answered when the journal has all of the
 // Unassigns.
-func (dd *deaths) declare(a DeclareDead) {
+func (dd *deaths) declare(a step.DeclareDead) {
 	all, err := dd.dead(a.Peer, a.Store)
 	if err != nil {
 		dd.requests.answer(a.Token, nil, err)
 		return
 	}
-	dd.notify(Notice{Kind: NodeDead, Peer: a.Peer, Node: dd.hosts.nameOf(a.Peer), Detail: contract.Clip(a.By)})
+	dd.Notify(step.Notice{Kind: step.NodeDead, Peer: a.Peer, Node: dd.hosts.nameOf(a.Peer), Detail: contract.Clip(a.By)})
 	d := dd.byHost[a.Peer]
 	if d == nil {
 		d = &death{waiting: map[*task]bool{}}
@@ -67,7 +68,7 @@ func (dd *deaths) declare(a DeclareDead) {
 		dd.dispatches.takeBack(t)
 		dd.attempts.writeOff(t, job.ProofOperator, fmt.Sprintf("%s was declared dead by %s", t.durable().NodeName, a.By))
 	}
-	over := func(t Token) bool { return dd.requests.open[t] == nil } // answered with ErrBusy
+	over := func(t step.Token) bool { return dd.requests.open[t] == nil } // answered with ErrBusy
 	d.tokens = append(slices.DeleteFunc(d.tokens, over), a.Token)
 	if len(d.waiting) == 0 {
 		dd.answer(d)
@@ -93,7 +94,7 @@ func (dd *deaths) left(t *task) {
 func (dd *deaths) answer(d *death) {
 	for _, tok := range d.tokens {
 		if dd.requests.close(tok) {
-			dd.fx.Reply = append(dd.fx.Reply, Reply{Token: tok, Given: d.given})
+			dd.Effects.Reply = append(dd.Effects.Reply, step.Reply{Token: tok, Given: d.given})
 		}
 	}
 }

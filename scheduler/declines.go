@@ -6,6 +6,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/place"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // decline handles a Decline: the host refuses an offer. It decides whether the task avoids the host.
@@ -16,7 +17,7 @@ func (ds *dispatches) decline(w *worker, m contract.Decline) {
 	if o == nil || o.worker != w {
 		return
 	}
-	ds.offers.result(o, OfferDeclined)
+	ds.offers.result(o, step.OfferDeclined)
 	t := o.dispatch.task
 	if m.NoUser {
 		ds.hosts.refusedUser(w, t.e.job.User)
@@ -31,12 +32,12 @@ func (ds *dispatches) decline(w *worker, m contract.Decline) {
 	unyielding, stood := o.dispatch.preempt == w.Host && m.Reason.Word == job.ReasonResources, o.keeps
 	ds.offers.drop(o)
 	if unyielding {
-		t.avoid.Add(ds.now, unyieldingFor(ds.turn, w))
+		t.avoid.Add(ds.Now, unyieldingFor(ds.Turn, w))
 		ds.queueAtHost(o.dispatch, w, stood)
 		ds.preempt(o.dispatch)
 		return
 	}
-	t.avoid.Add(ds.now, afterDecline(ds, w, o, m))
+	t.avoid.Add(ds.Now, afterDecline(ds, w, o, m))
 	if len(o.dispatch.offers) == 0 {
 		ds.over(o.dispatch)
 	}
@@ -58,8 +59,8 @@ func refusedForGood(ds *dispatches, o *offer, m contract.Decline) place.Avoidanc
 
 // unyieldingFor returns an avoidance: for a while, the task does not ask the host to end other tasks for it. The host
 // knows better what their end would free. The task queues there like any other.
-func unyieldingFor(tn *turn, w *worker) place.Avoidance {
-	return place.Avoidance{Peer: w.Peer, Until: tn.now.Add(askAgainFor), Unyielding: true}
+func unyieldingFor(tn *step.Turn, w *worker) place.Avoidance {
+	return place.Avoidance{Peer: w.Peer, Until: tn.Now.Add(askAgainFor), Unyielding: true}
 }
 
 // afterDecline returns how the task avoids the host that has declined its offer, and notes what the decline says about
@@ -74,7 +75,7 @@ func afterDecline(ds *dispatches, w *worker, o *offer, m contract.Decline) place
 		ds.hosts.refusedQuota(w, t.e.job.User, r.Need, m.Reason.Detail)
 		t.declines++ // so that the next Assign is proposed only after a Commit
 	case lack == "" && m.Reason.Word == job.ReasonResources && !o.queued():
-		a = place.Avoidance{Peer: w.Peer, Until: ds.now.Add(keptFor), Kept: true}
+		a = place.Avoidance{Peer: w.Peer, Until: ds.Now.Add(keptFor), Kept: true}
 		ds.hosts.askAgain(w, a.Until) // the other tasks may be gone by then, and the host does not say so
 	case lack == "" || m.Reason.Word != job.ReasonResources:
 		t.declines++ // as far as this daemon knows there was room

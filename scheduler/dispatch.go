@@ -8,6 +8,8 @@ import (
 	"github.com/musterhq/muster/scheduler/fleet"
 )
 
+const spreadMost = 16 // hosts that a task is queued at, when it has waited long
+
 // request is what the task asks for, in the terms of package fleet. The task has a shape.
 func (t *task) request() fleet.Request {
 	return fleet.Request{

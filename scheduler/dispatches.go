@@ -12,11 +12,20 @@ import (
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/place"
 	"github.com/musterhq/muster/scheduler/state"
+	"github.com/musterhq/muster/scheduler/step"
+)
+
+const (
+	directWait  = time.Second      // how long a worker may keep an offer that fits as far as we know
+	directLimit = 5 * time.Second  // then the answer is overdue: two bad round trips; a silent session is found before
+	renewEvery  = 20 * time.Second // how often a queued offer is renewed: long before queueWait is over
+	spreadEvery = time.Minute      // how often a waiting task is queued at one more host
+	commitLimit = contract.ReserveFor - time.Second
 )
 
 // dispatches offers tasks to hosts and starts them there.
 type dispatches struct {
-	*turn
+	*step.Turn
 	entries   *entries
 	hosts     *hosts
 	contact   *contact
@@ -31,9 +40,9 @@ type dispatches struct {
 
 // begin makes a dispatch for the next attempt of the task. why tells people why the task goes there.
 func (ds *dispatches) begin(t *task, why string) *dispatch {
-	d := &dispatch{task: t, n: t.durable().Attempt + 1, since: ds.now, why: why}
+	d := &dispatch{task: t, n: t.durable().Attempt + 1, since: ds.Now, why: why}
 	t.dispatch = d
-	t.move(ds.turn, offering)
+	t.move(ds.Turn, offering)
 	return d
 }
 
@@ -104,16 +113,16 @@ func (ds *dispatches) offer(d *dispatch, w *worker, state fleet.ClaimState, chos
 	}
 	o.markElsewhere(state == fleet.Queued && d.election.silences())
 	ds.contact.used(w.Peer)
-	ds.placement.leftOut.tried(t, w.Peer, ds.now)
+	ds.placement.leftOut.tried(t, w.Peer, ds.Now)
 	if state == fleet.Queued {
 		ds.offers.sendOffer(o, queueWait)
 		ds.renew(o)
 		if w.Quotas.IsProbe(&o.claim) { // if the user held too much, the host would decline at once
-			ds.after(directLimit, func() { ds.hosts.probed(o) })
+			ds.After(directLimit, func() { ds.hosts.probed(o) })
 		}
 	} else {
 		ds.offers.sendOffer(o, directWait)
-		o.timer = ds.after(directLimit, func() { ds.overdue(o) })
+		o.timer = ds.After(directLimit, func() { ds.overdue(o) })
 	}
 	ds.entries.changed(t)
 	return o
@@ -122,7 +131,7 @@ func (ds *dispatches) offer(d *dispatch, w *worker, state fleet.ClaimState, chos
 // renew sends a queued offer again before it runs out. So the offer keeps its place in the host's queue, and the host
 // keeps what it has set aside for it.
 func (ds *dispatches) renew(o *offer) {
-	o.timer = ds.after(renewEvery, func() {
+	o.timer = ds.After(renewEvery, func() {
 		o.settle()
 		ds.offers.sendOffer(o, queueWait)
 		ds.renew(o)
@@ -138,11 +147,11 @@ func (ds *dispatches) renew(o *offer) {
 // for long, it queues at one more host, because its present hosts may never get room or never commit.
 func (ds *dispatches) spread(d *dispatch) {
 	n := len(d.offers)
-	long := n < spreadMost && ds.now.Sub(d.since) >= time.Duration(n)*spreadEvery
+	long := n < spreadMost && ds.Now.Sub(d.since) >= time.Duration(n)*spreadEvery
 	if passed := n < place.QueueWide && ds.pending.queued.lowest() < d.task.priority(); !long && !passed {
 		return
 	}
-	ds.hosts.fleet.Count(ds.now)
+	ds.hosts.fleet.Count(ds.Now)
 	next, passed := ds.placement.more(d, ds.hosts.anySlot())
 	if long && next != nil {
 		ds.queueAtHost(d, ds.hosts.workers[next.Peer], false)
@@ -155,20 +164,20 @@ func (ds *dispatches) spread(d *dispatch) {
 func (ds *dispatches) assign(d *dispatch, w *worker) {
 	ds.files.has(d.task.e) // the file is read meanwhile
 	if d.winner != nil {
-		d.task.move(ds.turn, confirming)
+		d.task.move(ds.Turn, confirming)
 	} else {
-		d.task.move(ds.turn, proposing)
+		d.task.move(ds.Turn, proposing)
 	}
 	d.target = w.Peer
-	ds.propose(job.AssignRecord{
+	ds.Propose(job.AssignRecord{
 		Attempt: job.Attempt{Job: d.task.e.job.ID, Task: d.task.index, N: d.n},
-		Node:    w.Peer, NodeName: w.Name(), Store: w.Profile.Store, Fencing: w.Profile.Fencing, At: ds.now,
+		Node:    w.Peer, NodeName: w.Name(), Store: w.Profile.Store, Fencing: w.Profile.Fencing, At: ds.Now,
 	})
 }
 
 // overdue takes back an offer that was not answered in time. The task avoids the host for a while.
 func (ds *dispatches) overdue(o *offer) {
-	ds.offers.result(o, OfferUnanswered)
+	ds.offers.result(o, step.OfferUnanswered)
 	ds.offers.release(o)
 	o.dispatch.task.declines++
 	o.dispatch.task.pause.why = o.worker.Name() + " did not answer an offer"
@@ -177,13 +186,13 @@ func (ds *dispatches) overdue(o *offer) {
 
 // avoidHard is an avoidance of the offer's host, with growing back-off.
 func (ds *dispatches) avoidHard(o *offer) place.Avoidance {
-	return place.Avoidance{Peer: o.worker.Peer, Until: ds.now.Add(backoff(o.dispatch.task.declines)), Hard: true}
+	return place.Avoidance{Peer: o.worker.Peer, Until: ds.Now.Add(backoff(o.dispatch.task.declines)), Hard: true}
 }
 
 // offerGone ends an offer that its host will not commit to, and the dispatch if that was its last offer.
 func (ds *dispatches) offerGone(o *offer, a place.Avoidance) {
 	ds.offers.drop(o)
-	o.dispatch.task.avoid.Add(ds.now, a)
+	o.dispatch.task.avoid.Add(ds.Now, a)
 	if len(o.dispatch.offers) == 0 && o.dispatch.gang == nil {
 		ds.over(o.dispatch)
 	}
@@ -210,7 +219,7 @@ func (ds *dispatches) takeBack(t *task) {
 	if d == nil {
 		return
 	}
-	t.endDispatch(ds.turn)
+	t.endDispatch(ds.Turn)
 	ds.pending.queued.remove(t)
 	ds.releaseAll(d)
 }
@@ -222,7 +231,7 @@ func (ds *dispatches) over(d *dispatch) {
 	if t.dispatch != d {
 		return
 	}
-	t.endDispatch(ds.turn)
+	t.endDispatch(ds.Turn)
 	ds.pending.queued.remove(t)
 	ds.entries.changed(t)
 	if t.phase == unknown {
@@ -234,7 +243,7 @@ func (ds *dispatches) over(d *dispatch) {
 
 // notAssigned handles an Assign that the journal has refused.
 func (ds *dispatches) notAssigned(a job.Attempt) {
-	t := refused(ds.turn, ds.entries, a)
+	t := refused(ds.Turn, ds.entries, a)
 	if t == nil {
 		return
 	}
@@ -243,7 +252,7 @@ func (ds *dispatches) notAssigned(a job.Attempt) {
 	case d == nil:
 		ds.pending.requeue(t)
 	case t.phase == held: // the host keeps the reservation for a while, so the Assign is proposed once more
-		ds.after(retryWait, func() {
+		ds.After(retryWait, func() {
 			if t.dispatch == d && t.phase == held {
 				ds.assign(d, d.winner.worker)
 			}
@@ -260,7 +269,7 @@ func (ds *dispatches) commit(w *worker, m contract.Commit) {
 		if e := ds.entries.byID[m.Attempt.Job]; e != nil && e.current(w, m.Attempt) && ds.attempts.started(e.task(m.Attempt.Task)) {
 			return // a second Commit for an attempt that was started
 		}
-		ds.send(w.Peer, contract.Release{Offer: m.Offer}) // another host was first, or the dispatch is over
+		ds.Send(w.Peer, contract.Release{Offer: m.Offer}) // another host was first, or the dispatch is over
 		return
 	}
 	d := o.dispatch
@@ -277,7 +286,7 @@ func (ds *dispatches) commit(w *worker, m contract.Commit) {
 		return
 	}
 	w.Hold(&o.claim, m.Devices)
-	ds.offers.result(o, OfferCommitted)
+	ds.offers.result(o, step.OfferCommitted)
 	ds.hosts.taken(o)
 	ds.hosts.offerToFreed(w) // another task may queue there
 	d.winner, d.session, d.devices = o, m.Session, m.Devices
@@ -289,13 +298,13 @@ func (ds *dispatches) commit(w *worker, m contract.Commit) {
 	}
 	ds.pending.setWaiting(d.task, false)
 	ds.pending.queued.remove(d.task)
-	ds.stop(o.timer)
-	o.timer = ds.after(commitLimit, func() { ds.abandon(d) }) // then the reservation lapses
+	ds.Stop(o.timer)
+	o.timer = ds.After(commitLimit, func() { ds.abandon(d) }) // then the reservation lapses
 	if t := d.task; t.phase == offering {
-		t.move(ds.turn, held)
+		t.move(ds.Turn, held)
 		ds.assign(d, w)
 	} else if t.phase == proposing {
-		t.move(ds.turn, confirming)
+		t.move(ds.Turn, confirming)
 	}
 	ds.start(d)
 }
@@ -317,7 +326,7 @@ func (ds *dispatches) sessionless(o *offer) {
 		ds.leased(w)
 		return
 	}
-	ds.after(sessionWait, func() {
+	ds.After(sessionWait, func() {
 		if i := slices.Index(w.waiting, d); i >= 0 {
 			ds.hosts.setWaitingForLease(w, slices.Delete(w.waiting, i, i+1))
 			if d.task.dispatch != d {
@@ -325,7 +334,7 @@ func (ds *dispatches) sessionless(o *offer) {
 			}
 			d.task.declines++
 			d.task.pause.why = w.Name() + " has no lease"
-			d.task.avoid.Add(ds.now, ds.avoidHard(o))
+			d.task.avoid.Add(ds.Now, ds.avoidHard(o))
 			ds.over(d)
 		}
 	})
@@ -357,21 +366,21 @@ func (ds *dispatches) start(d *dispatch) {
 		return
 	}
 	t.dispatch, t.going = nil, false
-	t.move(ds.turn, startSent)
+	t.move(ds.Turn, startSent)
 	ds.offers.drop(o)
 	t.declines = 0
 	t.hear(ds.attempts.sessionOf(t))
 	t.see(job.Reserved)
 	t.process.devices = d.devices
-	ds.send(o.worker.Peer, contract.Start{
-		Offer: o.id, Attempt: t.attempt(), Group: ds.cfg.Group, Epoch: ds.epoch, Session: d.session, User: j.User,
+	ds.Send(o.worker.Peer, contract.Start{
+		Offer: o.id, Attempt: t.attempt(), Group: ds.Config.Group, Epoch: ds.Epoch, Session: d.session, User: j.User,
 		File: t.e.taskFile(), Element: t.e.element(t.index, state.Preempted(j, t.index)),
 	})
 	ds.files.started(t.e)
-	placed(ds.turn, t)
-	ds.notify(Notice{Kind: TaskStarted, Attempt: t.attempt(), Peer: o.worker.Peer, Node: o.worker.Name(), Detail: d.why})
+	placed(ds.Turn, t)
+	ds.Notify(step.Notice{Kind: step.TaskStarted, Attempt: t.attempt(), Peer: o.worker.Peer, Node: o.worker.Name(), Detail: d.why})
 	ds.entries.changed(t)
-	t.report = ds.after(reportWait, func() {
+	t.report = ds.After(reportWait, func() {
 		t.hear(0)
 		ds.attempts.check(t)
 	})
@@ -383,7 +392,7 @@ func (ds *dispatches) preempt(d *dispatch) {
 	if d.preempt != nil || d.winner != nil {
 		return
 	}
-	ds.hosts.fleet.Count(ds.now)
+	ds.hosts.fleet.Count(ds.Now)
 	h := ds.placement.preempt(d, ds.hosts.anySlot())
 	if h == nil {
 		return
@@ -404,7 +413,7 @@ func (ds *dispatches) lostLead() {
 	for _, j := range ds.entries.table.Jobs() {
 		for _, t := range slices.Clone(ds.entries.byID[j.ID].tasks) {
 			ds.takeBack(t)
-			t.unpropose(ds.turn)
+			t.unpropose(ds.Turn)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // An elected host never says that it keeps something. So the host before it is not released, and the end of the elected
@@ -22,11 +23,11 @@ func TestHostBeforeKeepsUntilTheElectedHostAnswers(t *testing.T) {
 		b.lasts(time.Minute)
 		b.want("the better one has not answered", "g1", "g2")
 	}
-	b.step(SessionDown{Peer: "g2"})
+	b.step(step.SessionDown{Peer: "g2"})
 	delete(b.offers, "g2")
 	b.settles()
 	b.want("it is gone", "g1")
-	b.step(SessionDown{Peer: "g1"})
+	b.step(step.SessionDown{Peer: "g1"})
 	delete(b.offers, "g1")
 	b.want("the last one that showed a start is gone", "g0")
 }
@@ -39,7 +40,7 @@ func TestSomeHostKeepsWhileElectedHostsDisappear(t *testing.T) {
 		b.says(p, time.Duration(1+i)*time.Hour)
 	}
 	b.want("the first is the earliest", "g0")
-	b.step(SessionDown{Peer: "g0"})
+	b.step(step.SessionDown{Peer: "g0"})
 	delete(b.offers, "g0")
 	if k := b.keeping(); !k["g1"] {
 		t.Errorf("the hosts %v keep something, want the second one among them", k)
@@ -47,7 +48,7 @@ func TestSomeHostKeepsWhileElectedHostsDisappear(t *testing.T) {
 	b.says("g1", 2*time.Hour)
 	b.settles()
 	b.want("it does", "g1")
-	b.step(SessionDown{Peer: "g1"})
+	b.step(step.SessionDown{Peer: "g1"})
 	delete(b.offers, "g1")
 	b.want("so does the third one", "g2")
 }
@@ -57,7 +58,7 @@ func TestSomeHostKeepsWhileElectedHostsDisappear(t *testing.T) {
 func TestElectionAmongHostsOfAnEarlierVersion(t *testing.T) {
 	b := newBallot(t, 3, single)
 	old := func(start time.Duration) {
-		b.step(FromWorker{Peer: "g1", Msg: contract.Availability{Forecasts: []contract.Forecast{{Offer: b.offers["g1"], Start: start}}}})
+		b.step(step.FromWorker{Peer: "g1", Msg: contract.Availability{Forecasts: []contract.Forecast{{Offer: b.offers["g1"], Start: start}}}})
 	}
 	old(time.Hour)
 	b.want("it is elected", "g1")
@@ -77,9 +78,9 @@ func TestElectionAmongHostsOfAnEarlierVersion(t *testing.T) {
 func TestReportOfWhatAHostKeepsDoesNotChangeOffers(t *testing.T) {
 	x := newBench(t, 1, 8)
 	all := contract.Kept{Job: "0000000000-0000000000001", User: "eve", Priority: job.MaxPriority, CPUs: 8, Memory: benchMemory, For: contract.MaxForecast, Starts: true}
-	x.step(FromWorker{Peer: "w0", Msg: contract.Availability{Free: contract.Free{CPUs: 8, Memory: benchMemory}, Kept: []contract.Kept{all}}})
+	x.step(step.FromWorker{Peer: "w0", Msg: contract.Availability{Free: contract.Free{CPUs: 8, Memory: benchMemory}, Kept: []contract.Kept{all}}})
 	x.tok++
-	x.step(Submit{Token: x.tok, Spec: benchSpec(0)})
+	x.step(step.Submit{Token: x.tok, Spec: benchSpec(0)})
 	for _, m := range x.sent {
 		if o, ok := m.Msg.(contract.Offer); ok && m.To == "w0" && o.Wait < queueWait {
 			return
@@ -91,7 +92,7 @@ func TestReportOfWhatAHostKeepsDoesNotChangeOffers(t *testing.T) {
 // A host can forecast only the offers that were made to it. For another offer it is not elected.
 func TestForecastOfAnotherHostsOfferElectsNobody(t *testing.T) {
 	b := newBallot(t, 3, single)
-	b.step(FromWorker{Peer: "g2", Msg: contract.Availability{Forecasts: []contract.Forecast{{Offer: b.offers["g0"], Start: time.Minute}, {Offer: 4711, Start: time.Minute}}}})
+	b.step(step.FromWorker{Peer: "g2", Msg: contract.Availability{Forecasts: []contract.Forecast{{Offer: b.offers["g0"], Start: time.Minute}, {Offer: 4711, Start: time.Minute}}}})
 	b.want("nothing is known", "g0", "g1", "g2")
 }
 
@@ -100,14 +101,14 @@ func TestElectionsOfManyTasksCostLittle(t *testing.T) {
 	x := newBench(t, 0, 0)
 	x.gangHosts(4, 8)
 	for p := range x.core.hosts.workers {
-		x.step(FromWorker{Peer: p, Msg: contract.Availability{}})
+		x.step(step.FromWorker{Peer: p, Msg: contract.Availability{}})
 	}
 	const n = 10_000
 	for i := range n {
 		s := benchSpec(0)
 		s.Resources.Memory = job.Size(1+i%5000) << 20
 		x.tok++
-		x.step(Submit{Token: x.tok, Spec: s})
+		x.step(step.Submit{Token: x.tok, Spec: s})
 	}
 	offers := map[job.Peer][]uint64{}
 	for _, m := range x.sent {
@@ -124,7 +125,7 @@ func TestElectionsOfManyTasksCostLittle(t *testing.T) {
 		for k, id := range offers[p][:min(len(offers[p]), 16)] { // a host forecasts so many
 			all = append(all, contract.Forecast{Offer: id, Start: time.Hour + time.Duration((i*7+k*13)%60)*time.Minute})
 		}
-		x.step(FromWorker{Peer: p, Msg: contract.Availability{Forecasts: all}})
+		x.step(step.FromWorker{Peer: p, Msg: contract.Availability{Forecasts: all}})
 		x.now = x.now.Add(time.Second)
 	}
 	t.Logf("%d offers at g0; %v for each of %d messages, %d offers sent again", len(offers["g0"]), time.Since(began)/rounds, rounds, len(x.sent))

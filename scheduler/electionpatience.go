@@ -4,7 +4,10 @@ package scheduler
 // lately.
 // See docs/adr, ADR 168.
 
-import "time"
+import (
+	"github.com/musterhq/muster/scheduler/step"
+	"time"
+)
 
 const (
 	// electionPatience is how long hosts must stay elected before the others are told, once an election has changed. It
@@ -18,10 +21,10 @@ const (
 // calm counts how often an election has changed lately. The more often it has, the longer the hosts that are not
 // elected keep something.
 type calm struct {
-	from    time.Time // since when the present hosts are elected
-	flips   int       // how often hosts were told to keep something again
-	flipped time.Time // when that happened last
-	timer   *timer    // tells the other hosts that they need not keep anything
+	from    time.Time   // since when the present hosts are elected
+	flips   int         // how often hosts were told to keep something again
+	flipped time.Time   // when that happened last
+	timer   *step.Timer // tells the other hosts that they need not keep anything
 }
 
 // patience returns how long the same hosts must stay elected before the others are told.

@@ -4,6 +4,7 @@ package scheduler
 // See docs/adr, ADR 168.
 
 import (
+	"github.com/musterhq/muster/scheduler/step"
 	"slices"
 	"time"
 )
@@ -13,7 +14,7 @@ import (
 // another host becomes better than an elected one by more than a margin, or an elected one is silent, the owner elects
 // again.
 type elections struct {
-	*turn
+	*step.Turn
 	hosts  *hosts
 	offers *offers
 	stands *stands
@@ -59,12 +60,12 @@ func (es *elections) look(d *dispatch) {
 	e := &d.election
 	booked := es.choose(d)
 	if !sameOffers(booked, e.booked) {
-		e.from = es.now
+		e.from = es.Now
 	}
 	e.far = es.far(e, booked)
 	e.booked = booked
 	e.agreed = len(booked) > 0 && !slices.ContainsFunc(booked, func(o *offer) bool { return o.expected.Elsewhere })
-	wait := e.from.Add(e.patience(es.now)).Sub(es.now)
+	wait := e.from.Add(e.patience(es.Now)).Sub(es.Now)
 	flipped := false
 	for _, o := range d.offers {
 		if !o.queued() {
@@ -76,11 +77,11 @@ func (es *elections) look(d *dispatch) {
 		flipped = flipped || before && !o.elsewhere
 	}
 	if flipped {
-		e.flips, e.flipped = e.flips+1, es.now
+		e.flips, e.flipped = e.flips+1, es.Now
 	}
-	es.stop(e.timer)
+	es.Stop(e.timer)
 	if e.agreed && wait > 0 {
-		e.timer = es.after(wait, func() { es.look(d) })
+		e.timer = es.After(wait, func() { es.look(d) })
 	}
 }
 
@@ -91,7 +92,7 @@ func (es *elections) far(e *election, booked []*offer) bool {
 	if len(e.booked) > 0 && !e.far {
 		near += near / electionPart
 	}
-	return slices.ContainsFunc(booked, func(o *offer) bool { return o.expected.start().Sub(es.now) > near })
+	return slices.ContainsFunc(booked, func(o *offer) bool { return o.expected.start().Sub(es.Now) > near })
 }
 
 // sameOffers reports whether two lists have the same offers.
@@ -121,27 +122,27 @@ func (es *elections) choose(d *dispatch) []*offer {
 // trust notes by when the task of an elected offer should have started, from the start that its host shows now. It does
 // so when the offer is elected, and again whenever the noted time has passed.
 func (es *elections) trust(o *offer) {
-	if !o.due.IsZero() && !es.now.After(o.due) {
+	if !o.due.IsZero() && !es.Now.After(o.due) {
 		return
 	}
-	left := max(0, o.expected.start().Sub(es.now))
-	o.due = es.now.Add(left + left/electionPart + electionSlack)
+	left := max(0, o.expected.start().Sub(es.Now))
+	o.due = es.Now.Add(left + left/electionPart + electionSlack)
 	o.trusted++
 }
 
 // late reports whether the task of an offer has failed to start at the time that its host had shown, electionTrust
 // times. The host may be wrong, or lie, so it is no longer elected for this offer.
-func (es *elections) late(o *offer) bool { return o.trusted >= electionTrust && es.now.After(o.due) }
+func (es *elections) late(o *offer) bool { return o.trusted >= electionTrust && es.Now.After(o.due) }
 
 // start returns when the task of an offer should start, which is now if that time has passed. The start at an elected
 // host counts as earlier, by the margin.
 func (es *elections) start(o *offer) time.Time {
 	at := o.expected.start()
-	if at.Before(es.now) {
-		at = es.now
+	if at.Before(es.Now) {
+		at = es.Now
 	}
 	if slices.Contains(o.dispatch.election.booked, o) {
-		at = at.Add(-electionMargin - at.Sub(es.now)/electionPart)
+		at = at.Add(-electionMargin - at.Sub(es.Now)/electionPart)
 	}
 	return at
 }

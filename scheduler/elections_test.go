@@ -11,6 +11,7 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // ballot is a task that queues at full hosts, which forecast when it will start.
@@ -26,7 +27,7 @@ func newBallot(t *testing.T, hosts int, change func(*job.Spec)) *ballot {
 	x := newBench(t, 0, 0)
 	x.gangHosts(hosts, 8)
 	for p := range x.core.hosts.workers {
-		x.step(FromWorker{Peer: p, Msg: contract.Availability{}})
+		x.step(step.FromWorker{Peer: p, Msg: contract.Availability{}})
 	}
 	b := &ballot{bench: x, t: t}
 	b.id, _ = x.waits(t, change)
@@ -49,7 +50,7 @@ func (b *ballot) collect() {
 
 // says has a host forecast the start of the job, and whether it keeps something for it, as it was last told.
 func (b *ballot) says(p job.Peer, start time.Duration) {
-	b.step(FromWorker{Peer: p, Msg: contract.Availability{Forecasts: []contract.Forecast{
+	b.step(step.FromWorker{Peer: p, Msg: contract.Availability{Forecasts: []contract.Forecast{
 		{Offer: b.offers[p], Start: start, Elsewhere: start > 0 && !b.keeping()[p]},
 	}}})
 }
@@ -101,7 +102,7 @@ func TestHostWithTheEarliestStartIsElected(t *testing.T) {
 	b.says("g2", 20*time.Minute)
 	b.settles()
 	b.want("it has", "g2")
-	if v, _ := b.core.Job(b.id); !strings.Contains(v.Reason.Detail, " on g2, by the time limits") {
+	if v, _ := b.core.View().Job(b.id); !strings.Contains(v.Reason.Detail, " on g2, by the time limits") {
 		t.Errorf(`reason %s, want Detail " on g2, by the time limits" in it`, v.Reason)
 	}
 	b.says("g2", 55*time.Minute)
@@ -124,7 +125,7 @@ func TestOtherHostsKeepAgainWhenTheElectedOneIsSilent(t *testing.T) {
 	b := newBallot(t, 3, single)
 	b.says("g1", 30*time.Minute)
 	b.want("a start is known", "g1")
-	b.step(SessionDown{Peer: "g1"})
+	b.step(step.SessionDown{Peer: "g1"})
 	delete(b.offers, "g1")
 	b.want("it is gone", "g0", "g2")
 	b.says("g0", 50*time.Minute)
@@ -185,7 +186,7 @@ func TestHostThatForecastsFalselyKeepsOthersFromBookingForALimitedTime(t *testin
 	for range 10 * 60 * 6 { // ten hours
 		b.now = b.now.Add(10 * time.Second)
 		for _, p := range []job.Peer{"g0", "g2"} { // they renew, so that they count as alive
-			b.step(FromWorker{Peer: p, Msg: contract.Availability{}})
+			b.step(step.FromWorker{Peer: p, Msg: contract.Availability{}})
 		}
 		b.says("g1", 10*time.Minute)
 		b.collect() // the job may queue again
@@ -210,7 +211,7 @@ func TestLateHostIsNotElectedAgain(t *testing.T) {
 	for range 60 * 6 { // an hour
 		b.now = b.now.Add(10 * time.Second)
 		for _, p := range []job.Peer{"g0", "g2"} {
-			b.step(FromWorker{Peer: p, Msg: contract.Availability{}})
+			b.step(step.FromWorker{Peer: p, Msg: contract.Availability{}})
 		}
 		b.says("g1", time.Minute)
 		b.collect()
@@ -255,7 +256,7 @@ func TestGangIsBookedAtTheEarliestHosts(t *testing.T) {
 	b.says("g2", 40*time.Minute)
 	b.settles()
 	b.want("and keeps a place", "g0", "g2")
-	if v, _ := b.core.Job(b.id); !strings.Contains(v.Reason.Detail, " on g2, by the time limits") {
+	if v, _ := b.core.View().Job(b.id); !strings.Contains(v.Reason.Detail, " on g2, by the time limits") {
 		t.Errorf(`reason %s, want Detail " on g2, by the time limits" in it`, v.Reason)
 	}
 }
@@ -266,7 +267,7 @@ func TestGangWithdrawsNoBookedOffer(t *testing.T) {
 	x := newBench(t, 0, 0)
 	x.gangHosts(5, 8)
 	for p := range x.core.hosts.workers {
-		x.step(FromWorker{Peer: p, Msg: contract.Availability{}})
+		x.step(step.FromWorker{Peer: p, Msg: contract.Availability{}})
 	}
 	b := &ballot{bench: x, t: t}
 	b.id, _ = x.waits(t, func(s *job.Spec) { s.Nodes = 2 })
@@ -280,7 +281,7 @@ func TestGangWithdrawsNoBookedOffer(t *testing.T) {
 	for p := range x.core.hosts.workers {
 		if _, there := b.offers[p]; !there {
 			b.sent = nil
-			b.step(FromWorker{Peer: p, Msg: contract.Availability{Free: contract.Free{CPUs: 8, Memory: benchMemory}}})
+			b.step(step.FromWorker{Peer: p, Msg: contract.Availability{Free: contract.Free{CPUs: 8, Memory: benchMemory}}})
 		}
 	}
 	released := 0
@@ -317,7 +318,7 @@ func TestCapacityThatIsNotKeptIsOfferedAtOnce(t *testing.T) {
 	b := newBallot(t, 3, func(s *job.Spec) { s.Resources.CPUs, s.TimeLimit = 8, job.Duration(time.Hour) })
 	b.says("g1", time.Hour)
 	b.sent = nil
-	b.step(FromWorker{Peer: "g2", Msg: contract.Availability{Free: contract.Free{CPUs: 4, Memory: benchMemory}}})
+	b.step(step.FromWorker{Peer: "g2", Msg: contract.Availability{Free: contract.Free{CPUs: 4, Memory: benchMemory}}})
 	b.waits(t, func(s *job.Spec) { s.Resources.CPUs = 2 })
 	for _, m := range b.sent {
 		if o, ok := m.Msg.(contract.Offer); ok && o.Attempt.Job != b.id {
@@ -334,7 +335,7 @@ func TestCapacityThatIsNotKeptIsOfferedAtOnce(t *testing.T) {
 func TestOffersArePrivateWhereUsersSeeOnlyTheirOwnJobs(t *testing.T) {
 	for _, private := range []bool{true, false} {
 		x := newBench(t, 1, 8)
-		x.core.cfg.Private = private
+		x.core.turn.Config.Private = private
 		if _, o := x.queued(t, single); o.Private != private {
 			t.Errorf("private %v, want %v", o.Private, private)
 		}

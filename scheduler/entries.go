@@ -6,19 +6,21 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler/backlog"
 	"github.com/musterhq/muster/scheduler/state"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // entries keeps the jobs that are not archived.
 type entries struct {
-	*turn
+	*step.Turn
 
 	table   *state.Table // durable: it follows from the committed records alone
 	applied uint64       // index of the last journal entry that the table has applied
 	byID    map[job.ID]*entry
 	unsaved []*entry // the jobs whose rows this step has changed
 	bulk    int      // bytes of their job files that are in memory
-	backlog backlog
+	backlog backlog.Backlog
 	holders holders
 
 	started  time.Time // when this life of the daemon began; steady counts from it
@@ -37,7 +39,7 @@ func (es *entries) changed(t *task) {
 func (es *entries) showing(e *entry) {
 	if !e.showing {
 		e.showing = true
-		es.fx.Changed = append(es.fx.Changed, e.job.ID)
+		es.Effects.Changed = append(es.Effects.Changed, e.job.ID)
 	}
 }
 
@@ -55,8 +57,8 @@ func (es *entries) save(e *entry) {
 
 // weigh counts in the backlog what the job costs now.
 func (es *entries) weigh(e *entry) {
-	if costs := costNow(e.job, e.least); costs != e.costs {
-		es.backlog.shift(e.job.User, costs.minus(e.costs))
+	if costs := backlog.CostNow(e.job, e.least); costs != e.costs {
+		es.backlog.Shift(e.job.User, costs.Minus(e.costs))
 		e.costs = costs
 	}
 }
@@ -66,9 +68,9 @@ func (es *entries) weigh(e *entry) {
 // the order of state.Job.Seq, and each is born after the one before.
 func (es *entries) bornAt(queued time.Time) time.Time {
 	es.wrote(queued)
-	born := es.now
-	if !es.lead {
-		born = es.now.Add(-max(0, es.wall().Sub(queued)))
+	born := es.Now
+	if !es.Lead {
+		born = es.Now.Add(-max(0, es.wall().Sub(queued)))
 	}
 	if !born.After(es.youngest) {
 		born = es.youngest.Add(1)
@@ -93,7 +95,7 @@ const setBackMost = 24 * time.Hour
 // wall is the time of the wall clock, or the latest time in the journal if that is later: then the clock was set back,
 // and jobs must not seem younger because of that.
 func (es *entries) wall() time.Time {
-	now := es.now.Round(0)
+	now := es.Now.Round(0)
 	if es.newest.After(now) && es.newest.Sub(now) < setBackMost {
 		return es.newest
 	}
@@ -110,8 +112,8 @@ func (es *entries) wrote(at time.Time) {
 // add makes the soft state of a job, and of its tasks that are assigned. Tasks that wait get theirs from
 // pending.follow.
 func (es *entries) add(j *state.Job) *entry {
-	e := &entry{job: j, priority: allowed(es.turn, j), holder: es.holders.join(j.User)}
-	e.least = costOf(&j.Spec, j.Len(), j.File.Size())
+	e := &entry{job: j, priority: allowed(es.Turn, j), holder: es.holders.join(j.User)}
+	e.least = backlog.Cost(&j.Spec, j.Len(), j.File.Size())
 	counts := j.Counts()
 	e.placed = j.Assigned()+counts.Ended() > 0 || j.Brief(0).Attempt > 0
 	es.bear(e)
@@ -119,7 +121,7 @@ func (es *entries) add(j *state.Job) *entry {
 		e.layout, e.atOnce = l, l.AtOnce()
 	}
 	if j.Waits != nil || e.atOnce > 0 { // no record says since when it waits for room alone
-		e.parents.able = es.now
+		e.parents.able = es.Now
 	}
 	for i, n := 0, 0; n < j.Assigned() && i < j.Len(); i++ {
 		assigned := j.Brief(i).Assigned
@@ -130,7 +132,7 @@ func (es *entries) add(j *state.Job) *entry {
 			e.tasks = append(e.tasks, &task{e: e, index: i})
 		}
 	}
-	if at := j.Spec.Begin; at != nil && at.After(es.now.Round(0)) && j.Brief(0).Attempt == 0 { // a job that ran has begun
+	if at := j.Spec.Begin; at != nil && at.After(es.Now.Round(0)) && j.Brief(0).Attempt == 0 { // a job that ran has begun
 		e.begin = &begin{Value: e}
 	}
 	es.byID[j.ID] = e
@@ -148,31 +150,31 @@ func (es *entries) remove(id job.ID) {
 
 // allowed returns the priority of a job, but at most the highest that its user may give now. The job may have been
 // accepted under another configuration, or by an earlier version.
-func allowed(tn *turn, j *state.Job) int {
-	most, _ := tn.cfg.Priorities.Highest(j.User)
+func allowed(tn *step.Turn, j *state.Job) int {
+	most, _ := tn.Config.Priorities.Highest(j.User)
 	return min(j.Spec.Priority, most)
 }
 
 // steady is the wall-clock time at the start of this daemon, plus the time since by the monotonic clock. Nobody can set
 // it.
-func (es *entries) steady() time.Time { return es.started.Add(es.now.Sub(es.started)) }
+func (es *entries) steady() time.Time { return es.started.Add(es.Now.Sub(es.started)) }
 
-// roomToRequeue returns ErrBacklog if the job may not wait again. e is nil if the job is archived; then its user has not
+// roomToRequeue returns ErrFull if the job may not wait again. e is nil if the job is archived; then its user has not
 // changed, and it counts as one job.
 func roomToRequeue(es *entries, id job.ID, e *entry) error {
 	if x, archived := es.table.Archived(id); archived {
-		return es.backlog.check(x.User(), false, Amount{Jobs: 1})
+		return es.backlog.Check(x.User(), false, backlog.Amount{Jobs: 1})
 	}
 	if e.costs.Jobs < e.least.Jobs { // it does not wait
-		return es.backlog.check(e.job.User, false, e.least.minus(e.costs))
+		return es.backlog.Check(e.job.User, false, e.least.Minus(e.costs))
 	}
 	return roomToGrow(es, e)
 }
 
-// roomToGrow returns ErrBacklog if the job costs more than at its submission and its user has too much waiting.
+// roomToGrow returns ErrFull if the job costs more than at its submission and its user has too much waiting.
 func roomToGrow(es *entries, e *entry) error {
 	if e.costs.Jobs <= e.least.Jobs {
 		return nil
 	}
-	return es.backlog.checkGrown(e.job.User)
+	return es.backlog.CheckGrown(e.job.User)
 }

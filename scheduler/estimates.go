@@ -18,7 +18,7 @@ import (
 func (os *offers) expect(w *worker, all []contract.Forecast) {
 	for _, f := range all {
 		if o := os.byID[f.Offer]; o != nil && o.worker == w && o.queued() {
-			o.expected = expectation{f, os.now}
+			o.expected = expectation{f, os.Now}
 			o.shows = f.Start > 0 || o.shows && o.elsewhere
 			os.hear(o.dispatch)
 		}
@@ -67,7 +67,7 @@ func estimate(es *entries, t *task) time.Time {
 	if o == nil || o.expected.Start <= 0 {
 		return time.Time{}
 	}
-	return es.wall().Add(max(0, o.expected.start().Sub(es.now))).Round(time.Second)
+	return es.wall().Add(max(0, o.expected.start().Sub(es.Now))).Round(time.Second)
 }
 
 // addEstimate adds to the reason of a waiting task what is known of its start.
@@ -78,7 +78,7 @@ func addEstimate(es *entries, t *task, why job.Reason) job.Reason {
 	}
 	host, text := o.worker.Name(), ""
 	left := func(d time.Duration) time.Duration {
-		return max(0, o.expected.heard.Add(d).Sub(es.now)).Round(time.Second)
+		return max(0, o.expected.heard.Add(d).Sub(es.Now)).Round(time.Second)
 	}
 	switch x := &o.expected; {
 	case x.Start > 0 && left(x.Start) > 0:

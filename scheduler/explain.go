@@ -14,11 +14,12 @@ import (
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/place"
 	"github.com/musterhq/muster/scheduler/policy"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // explainer compares requests with the known hosts.
 type explainer struct {
-	*turn
+	*step.Turn
 	policies *policies
 	hosts    *hosts
 }
@@ -37,7 +38,7 @@ func (ex *explainer) of(id job.ID, user string, s job.Spec, clauses []fleet.Clau
 		idle := len(x.Later) == 0
 		free := fleet.IdleOf
 		if !idle {
-			free = func(h *fleet.Host) *contract.Free { return fleet.Unkept(h, asked, ex.now) }
+			free = func(h *fleet.Host) *contract.Free { return fleet.Unkept(h, asked, ex.Now) }
 		}
 		x.Nearest = fleet.Nearest(clauses, user, asked.Need, s.Nodes, hosts, free)
 		x.Nearest.Ever = idle && x.Nearest != (contract.Nearest{})
@@ -71,7 +72,7 @@ func (ex *explainer) addCandidates(x *contract.Explanation, user string, s job.S
 			}
 		}
 		if cand.Why == "" {
-			cand.Why = fleet.KeptFrom(host, asked, ex.now)
+			cand.Why = fleet.KeptFrom(host, asked, ex.Now)
 		}
 		if cand.Why == "" {
 			w := fleet.Weight(prefers, host)
@@ -177,7 +178,7 @@ func explainReason(x contract.Explanation, known int) job.Reason {
 func (ex *explainer) offers(id job.ID, user string, s job.Spec) (contract.Explanation, error) {
 	clauses, err := fleet.ClausesOfUser(user, s)
 	if err != nil {
-		return contract.Explanation{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+		return contract.Explanation{}, fmt.Errorf("%w: %w", step.ErrInvalid, err)
 	}
 	return ex.of(id, user, s, clauses), nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/state"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // fileReady goes on with the starts that wait for the file of their job.
@@ -29,12 +30,12 @@ func unreadableFile(ds *dispatches, e *entry, err error) {
 	detail := err.Error()
 	if damaged(err) {
 		detail = state.ErrDamaged.Error() + "; submit it again"
-		ds.propose(job.CancelRecord{Job: e.job.ID, Reason: detail, At: ds.now})
+		ds.Propose(job.CancelRecord{Job: e.job.ID, Reason: detail, At: ds.Now})
 	}
-	ds.notify(Notice{Kind: FileDefect, Attempt: job.Attempt{Job: e.job.ID}, Detail: err.Error()})
+	ds.Notify(step.Notice{Kind: step.FileDefect, Attempt: job.Attempt{Job: e.job.ID}, Detail: err.Error()})
 	for _, t := range slices.Clone(e.tasks) {
 		if t.dispatch != nil {
-			t.pause.until, t.pause.why = ds.now.Add(retryMost), contract.Clip("its job file was not read: "+detail)
+			t.pause.until, t.pause.why = ds.Now.Add(retryMost), contract.Clip("its job file was not read: "+detail)
 			ds.abandon(t.dispatch)
 		}
 	}

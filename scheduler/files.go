@@ -10,6 +10,7 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/state"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 const (
@@ -22,7 +23,7 @@ const (
 
 // files reads job files.
 type files struct {
-	*turn
+	*step.Turn
 	entries *entries
 	ready   func(*entry)        // the file of the job was read
 	failed  func(*entry, error) // the file could not be read
@@ -35,8 +36,8 @@ type files struct {
 }
 
 // ReadFile opens a wanted file. read returns the row of the file; it is called only if the text is on disk alone.
-func ReadFile(w FileWanted, read func(job.ID) ([]byte, error)) FileRead {
-	r := FileRead{FileWanted: w}
+func ReadFile(w step.FileWanted, read func(job.ID) ([]byte, error)) step.FileRead {
+	r := step.FileRead{FileWanted: w}
 	text := w.Text
 	if r.Text = nil; text == nil {
 		if text, r.Err = read(w.Job); r.Err != nil {
@@ -78,14 +79,14 @@ func (fs *files) read() {
 		f := e.job.File
 		fs.reads++
 		fs.reading += f.Size()
-		fs.fx.Files = append(fs.fx.Files, FileWanted{Job: e.job.ID, Digest: f.Digest(), Text: f.Text(), size: f.Size()})
+		fs.Effects.Files = append(fs.Effects.Files, step.FileWanted{Job: e.job.ID, Digest: f.Digest(), Text: f.Text(), Size: f.Size()})
 	}
 }
 
 // take takes a file that was read.
-func (fs *files) take(r FileRead) {
+func (fs *files) take(r step.FileRead) {
 	fs.reads--
-	fs.reading -= r.size
+	fs.reading -= r.Size
 	if e := fs.entries.byID[r.Job]; e != nil && e.opening {
 		e.opening = false
 		if r.Err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/state/statetest"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // filed is a core with hosts and a disk.
@@ -31,7 +32,7 @@ func (x *filed) submit(spec job.Spec) job.ID {
 	spec.Hold = true
 	x.tok++
 	before := len(x.core.entries.byID)
-	x.step(Submit{Token: x.tok, User: "amy", Spec: spec})
+	x.step(step.Submit{Token: x.tok, User: "amy", Spec: spec})
 	if len(x.core.entries.byID) != before+1 {
 		panic("not submitted")
 	}
@@ -50,12 +51,12 @@ func (x *filed) submit(spec job.Spec) job.ID {
 func (x *filed) save() {
 	x.disk.Save(x.rows, nil)
 	x.rows = nil
-	x.step(RowsKept{x.core.Applied()})
+	x.step(step.RowsKept{Applied: x.core.Applied()})
 }
 
 func (x *filed) release(id job.ID) {
 	x.tok++
-	x.step(Hold{Token: x.tok, Job: id, Release: true})
+	x.step(step.Hold{Token: x.tok, Job: id, Release: true})
 }
 
 // answer has hosts commit to all offers, and returns the Start messages.
@@ -66,7 +67,7 @@ func (x *filed) answer() (starts []contract.Start) {
 		for _, o := range sent {
 			switch m := o.Msg.(type) {
 			case contract.Offer:
-				x.step(FromWorker{Peer: o.To, Msg: commitTo(o.To, m)})
+				x.step(step.FromWorker{Peer: o.To, Msg: commitTo(o.To, m)})
 			case contract.Start:
 				starts = append(starts, m)
 			default:
@@ -129,7 +130,7 @@ func TestWaitingJobIsReadFromDiskToStart(t *testing.T) {
 func TestNewJobStartsWithoutARead(t *testing.T) {
 	x := newFiled(t)
 	x.tok++
-	x.step(Submit{Token: x.tok, User: "amy", Spec: largeSpec(1)})
+	x.step(step.Submit{Token: x.tok, User: "amy", Spec: largeSpec(1)})
 	for id := range x.core.entries.byID {
 		x.specs[id] = largeSpec(1)
 	}
@@ -194,7 +195,7 @@ func TestDamagedFileEndsOnlyItsJob(t *testing.T) {
 			if len(starts) != 1 || starts[0].Attempt.Job != good {
 				t.Fatalf("starts %v, want 1 of them and [0].Attempt.Job %v", starts, good)
 			}
-			j, _ := x.core.Job(bad)
+			j, _ := x.core.View().Job(bad)
 			if j.State() != job.Cancelled || !strings.Contains(j.Reason.Detail, "job file on disk is missing or damaged; submit it again") {
 				t.Errorf(`the job is %s: %s, want %v and Detail "job file on disk is missing or damaged; submit it again" in it`, j.State(), j.Reason, job.Cancelled)
 			}
@@ -214,12 +215,12 @@ func TestFailedReadOfAFileIsRepeated(t *testing.T) {
 	if starts := x.read(errors.New("input/output error")); len(starts) > 0 {
 		t.Fatalf("starts %v, want none", starts)
 	}
-	j, _ := x.core.Job(id)
+	j, _ := x.core.View().Job(id)
 	if j.State() != job.Pending || !strings.Contains(j.Reason.Detail, "input/output error") {
 		t.Fatalf(`the job is %s: %s, want %v and Detail "input/output error" in it`, j.State(), j.Reason, job.Pending)
 	}
 	x.now = x.now.Add(retryMost)
-	x.step(Tick{})
+	x.step(step.Tick{})
 	starts := append(x.answer(), x.read(nil)...)
 	if len(starts) != 1 {
 		t.Fatalf("%d starts, want 1", len(starts))
@@ -274,7 +275,7 @@ func TestJobStartsWithItsFileAfterARestart(t *testing.T) {
 		t.Error("small rows are moved to rows of their own")
 	}
 	x.disk.Save(saved.Moved(true), nil)
-	cfg := x.core.cfg
+	cfg := x.core.turn.Config
 	cfg.Seed = 2
 	y := &filed{bench: &bench{core: NewCore(cfg, saved, storyStart), now: storyStart, index: x.index, keep: true}, disk: x.disk, specs: x.specs}
 	for _, e := range y.core.entries.byID {
@@ -283,7 +284,7 @@ func TestJobStartsWithItsFileAfterARestart(t *testing.T) {
 		}
 	}
 	y.index++
-	y.step(Committed{job.Committed{Index: y.index, Epoch: job.Epoch{Term: 1}, Lead: true}})
+	y.step(step.Committed{Committed: job.Committed{Index: y.index, Epoch: job.Epoch{Term: 1}, Lead: true}})
 	y.addHosts(2, 4)
 	y.release(id)
 	y.release(old[0].Job)
@@ -312,17 +313,17 @@ func TestSameKeyOfALargeJobIsComparedByDigest(t *testing.T) {
 func (x *filed) submitKey(spec job.Spec) (id job.ID) {
 	spec.Hold = true
 	x.tok++
-	fx := x.core.Step(x.now, Submit{Token: x.tok, User: "amy", Key: "k", Spec: spec})
+	fx := x.core.Step(x.now, step.Submit{Token: x.tok, User: "amy", Key: "k", Spec: spec})
 	for {
 		for _, r := range fx.Reply {
 			id = r.Job.ID
 		}
-		x.took(Effects{Rows: fx.Rows})
+		x.took(step.Effects{Rows: fx.Rows})
 		if len(fx.Propose) == 0 {
 			x.save()
 			return id
 		}
 		x.index++
-		fx = x.core.Step(x.now, Committed{job.Committed{Index: x.index, Epoch: job.Epoch{Term: 1}, Records: fx.Propose}})
+		fx = x.core.Step(x.now, step.Committed{Committed: job.Committed{Index: x.index, Epoch: job.Epoch{Term: 1}, Records: fx.Propose}})
 	}
 }

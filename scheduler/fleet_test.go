@@ -10,6 +10,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/fleet"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // declineAll declines every offer for this reason until there are no more. It returns their number.
@@ -20,7 +21,7 @@ func (x *bench) declineAll(word string) (offers int) {
 		for _, o := range sent {
 			if m, ok := o.Msg.(contract.Offer); ok {
 				offers++
-				x.step(FromWorker{Peer: o.To, Msg: contract.Decline{
+				x.step(step.FromWorker{Peer: o.To, Msg: contract.Decline{
 					Offer: m.ID, Attempt: m.Attempt, Reason: job.Reason{Word: word, Detail: "no"}, Free: contract.Free{CPUs: 32},
 				}})
 			}
@@ -50,7 +51,7 @@ func TestTaskThatAllHostsRefuseIsOfferedLessAndLessOften(t *testing.T) {
 		for _, word := range []string{job.ReasonQuota, "Admission"} {
 			t.Run(fmt.Sprint(hosts, word), func(t *testing.T) {
 				x := newBench(t, hosts, 32)
-				x.step(Submit{Token: 1, User: "amy", Spec: benchSpec(0)})
+				x.step(step.Submit{Token: 1, User: "amy", Spec: benchSpec(0)})
 				if n := x.pass(10*time.Second, word); n < hosts/2 || n > 8*hosts {
 					t.Errorf("%d offers in 10 s, want at least %v and at most %v", n, hosts/2, 8*hosts)
 				}
@@ -66,15 +67,15 @@ func TestTaskThatAllHostsRefuseIsOfferedLessAndLessOften(t *testing.T) {
 // A host that reports free capacity and declines for lack of it gets the next offers only after a pause.
 func TestHostThatDeclinesDespiteItsReportPauses(t *testing.T) {
 	x := newBench(t, 1, 32)
-	x.step(Submit{Token: 1, User: "amy", Spec: benchSpec(0)})
+	x.step(step.Submit{Token: 1, User: "amy", Spec: benchSpec(0)})
 	offers := 0
 	for range 10_000 { // 10 s
 		x.now = x.now.Add(time.Millisecond)
-		x.step(FromWorker{Peer: "w0", Msg: contract.Availability{Free: contract.Free{CPUs: 32}}})
+		x.step(step.FromWorker{Peer: "w0", Msg: contract.Availability{Free: contract.Free{CPUs: 32}}})
 		for _, o := range x.sent {
 			if m, ok := o.Msg.(contract.Offer); ok {
 				offers++
-				x.step(FromWorker{Peer: "w0", Msg: contract.Decline{Offer: m.ID, Attempt: m.Attempt, Reason: job.Reason{Word: job.ReasonResources}}})
+				x.step(step.FromWorker{Peer: "w0", Msg: contract.Decline{Offer: m.ID, Attempt: m.Attempt, Reason: job.Reason{Word: job.ReasonResources}}})
 			}
 		}
 		x.sent = nil
@@ -88,17 +89,17 @@ func TestHostThatDeclinesDespiteItsReportPauses(t *testing.T) {
 // it sends nothing in the meantime.
 func TestSilentHostIsOfferedAgainAfterItsPause(t *testing.T) {
 	x := newBench(t, 1, 1)
-	x.step(FromWorker{Peer: "w0", Msg: contract.Availability{}})
+	x.step(step.FromWorker{Peer: "w0", Msg: contract.Availability{}})
 	for i := range fleet.MaxQueued {
 		x.tok++
-		x.step(Submit{Token: x.tok, User: "amy", Spec: benchSpec(i)})
+		x.step(step.Submit{Token: x.tok, User: "amy", Spec: benchSpec(i)})
 	}
 	for _, o := range x.sent {
 		if m, ok := o.Msg.(contract.Offer); ok {
-			x.step(FromWorker{Peer: "w0", Msg: contract.Decline{Offer: m.ID, Attempt: m.Attempt, Reason: job.Reason{Word: job.ReasonResources, Detail: "ledger"}}})
+			x.step(step.FromWorker{Peer: "w0", Msg: contract.Decline{Offer: m.ID, Attempt: m.Attempt, Reason: job.Reason{Word: job.ReasonResources, Detail: "ledger"}}})
 		}
 	}
-	x.step(FromWorker{Peer: "w0", Msg: contract.Availability{Free: contract.Free{CPUs: 32}}})
+	x.step(step.FromWorker{Peer: "w0", Msg: contract.Availability{Free: contract.Free{CPUs: 32}}})
 	x.sent = nil
 	for end := x.now.Add(2 * retryMost); x.now.Before(end); {
 		x.now = x.core.Wake()
@@ -119,7 +120,7 @@ func TestManyTasksOverAQuotaCostFewOffers(t *testing.T) {
 	for i := range 20_000 {
 		s := benchSpec(i % 50)
 		x.tok++
-		x.step(Submit{Token: x.tok, User: "amy", Spec: s})
+		x.step(step.Submit{Token: x.tok, User: "amy", Spec: s})
 		if i%1000 == 0 {
 			x.declineAll(job.ReasonQuota)
 		}
@@ -133,7 +134,7 @@ func TestManyTasksOverAQuotaCostFewOffers(t *testing.T) {
 	news := func(under []string) (offers int) {
 		for range 100 {
 			x.now = x.now.Add(100 * time.Millisecond)
-			x.step(FromWorker{Peer: "w3", Msg: contract.Availability{Free: contract.Free{CPUs: 32}, UnderQuota: under}})
+			x.step(step.FromWorker{Peer: "w3", Msg: contract.Availability{Free: contract.Free{CPUs: 32}, UnderQuota: under}})
 			offers += x.declineAll(job.ReasonQuota)
 		}
 		return offers
@@ -185,35 +186,35 @@ func TestLeastUsefulSessionsAreClosed(t *testing.T) {
 	x := newBench(t, 0, 0)
 	var peers []job.Peer
 	meet := func(p job.Peer, cpus int) {
-		x.step(SessionUp{Peer: p}, FromWorker{Peer: p, Msg: contract.Hello{
+		x.step(step.SessionUp{Peer: p}, step.FromWorker{Peer: p, Msg: contract.Hello{
 			Profile: contract.Profile{Name: string(p), Store: "s", CPUs: cpus, Drivers: []string{"exec"}, Worker: true}, Free: contract.Free{CPUs: cpus},
 		}})
 	}
 	for i := range maxSessions {
 		peers = append(peers, job.Peer(fmt.Sprintf("w%d", i+1)))
 	}
-	x.step(Found{Class: "worker", Peers: peers})
+	x.step(step.Found{Class: "worker", Peers: peers})
 	for _, p := range peers[1:] {
 		meet(p, 4)
 	}
 	s := benchSpec(0)
 	s.NodeList = []string{string(peers[7])} // so that one session is in use
-	x.step(Submit{Token: 1, Spec: s})
+	x.step(step.Submit{Token: 1, Spec: s})
 	x.serve()
 	x.sent = nil
 	x.now = x.now.Add(settleFor)
 	big := benchSpec(0)
 	big.Resources.CPUs = 64
-	x.core.Step(x.now, Submit{Token: 2, Spec: big})
-	fx := x.core.Step(x.now, Found{Class: "cpu/32", Peers: []job.Peer{"in place of the one in use", "big"}})
+	x.core.Step(x.now, step.Submit{Token: 2, Spec: big})
+	fx := x.core.Step(x.now, step.Found{Class: "cpu/32", Peers: []job.Peer{"in place of the one in use", "big"}})
 	if len(fx.Want) != 2 || len(fx.Unwant) != 1 || fx.Unwant[0] != peers[0] {
 		t.Fatalf("want %v, unwant %v; %s never came", fx.Want, fx.Unwant, peers[0])
 	}
 	x.now = x.now.Add(time.Millisecond)
-	fx = x.core.Step(x.now, SessionUp{Peer: "big"}, FromWorker{Peer: "big", Msg: contract.Hello{
+	fx = x.core.Step(x.now, step.SessionUp{Peer: "big"}, step.FromWorker{Peer: "big", Msg: contract.Hello{
 		Profile: contract.Profile{Name: "big", Store: "s", CPUs: 64, Drivers: []string{"exec"}, Worker: true}, Free: contract.Free{CPUs: 64},
 	}})
-	x.now = x.now.Add(matchWait)
+	x.now = x.now.Add(MatchWait)
 	for _, r := range x.core.Step(x.now).Reply {
 		if r.Err != nil {
 			t.Fatal(r.Err)
@@ -239,7 +240,7 @@ func TestLeastUsefulSessionsAreClosed(t *testing.T) {
 // The wall clock is set back by an hour while jobs wait. Their order stays, and no age is negative.
 func TestWallClockSetBackKeepsTheOrderOfJobs(t *testing.T) {
 	x := newBench(t, 1, 1)
-	cfg := x.core.cfg
+	cfg := x.core.turn.Config
 	var saved Saved
 	for i, at := range []time.Duration{-2 * time.Hour, -time.Hour, time.Hour} { // the last by a clock that was ahead
 		add(t, &saved, job.Job{ID: job.NewID(cfg.Group, uint64(i+1)), Spec: benchSpec(0), Submitted: storyStart.Add(at), Tasks: []job.Task{{State: job.Pending}}})
@@ -248,9 +249,9 @@ func TestWallClockSetBackKeepsTheOrderOfJobs(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := NewCore(cfg, saved, storyStart)
-	c.Step(storyStart, Committed{job.Committed{Index: 1, Epoch: job.Epoch{Term: 1}, Lead: true}})
-	c.Step(storyStart.Add(time.Minute), Submit{Token: 1, Spec: benchSpec(0)})
-	fx := c.Step(storyStart.Add(time.Minute), SessionUp{Peer: "w0"}, FromWorker{Peer: "w0", Msg: contract.Hello{
+	c.Step(storyStart, step.Committed{Committed: job.Committed{Index: 1, Epoch: job.Epoch{Term: 1}, Lead: true}})
+	c.Step(storyStart.Add(time.Minute), step.Submit{Token: 1, Spec: benchSpec(0)})
+	fx := c.Step(storyStart.Add(time.Minute), step.SessionUp{Peer: "w0"}, step.FromWorker{Peer: "w0", Msg: contract.Hello{
 		Profile: contract.Profile{Name: "w0", Store: "s", CPUs: 1, Drivers: []string{"exec"}, Worker: true},
 	}})
 	last := 24 * time.Hour
@@ -270,7 +271,7 @@ func TestWallClockSetBackKeepsTheOrderOfJobs(t *testing.T) {
 // A job ended years ahead, by a clock that was set back since. It is kept as long as any other job, and does not delay
 // the purge of other jobs.
 func TestPurgeAfterTheClockWasSetBack(t *testing.T) {
-	cfg := newBench(t, 0, 0).core.cfg
+	cfg := newBench(t, 0, 0).core.turn.Config
 	var saved Saved
 	for i, at := range []time.Duration{-8 * 24 * time.Hour, 365 * 24 * time.Hour, 700 * 24 * time.Hour} {
 		ended := storyStart.Add(at)
@@ -283,7 +284,7 @@ func TestPurgeAfterTheClockWasSetBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := NewCore(cfg, saved, storyStart)
-	c.Step(storyStart, Committed{job.Committed{Index: 1, Epoch: job.Epoch{Term: 1}, Lead: true}})
+	c.Step(storyStart, step.Committed{Committed: job.Committed{Index: 1, Epoch: job.Epoch{Term: 1}, Lead: true}})
 	purged := func(until time.Duration) (n int) {
 		for now := storyStart.Add(until - 24*time.Hour); now.Before(storyStart.Add(until)); now = now.Add(purgeEvery) {
 			for _, r := range c.Step(now).Propose {
@@ -305,10 +306,10 @@ func TestPurgeAfterTheClockWasSetBack(t *testing.T) {
 // The clock of a host does not decide how long its jobs are kept.
 func TestPurgeGoesByTheOwnersClock(t *testing.T) {
 	x := newBench(t, 1, 4)
-	x.step(Submit{Token: 1, Spec: benchSpec(0)})
+	x.step(step.Submit{Token: 1, Spec: benchSpec(0)})
 	x.sentOffer(t, func(m contract.Offer) {
-		x.step(FromWorker{Peer: "w0", Msg: contract.Commit{Offer: m.ID, Attempt: m.Attempt, Group: 7, Session: 1}})
-		x.step(FromWorker{Peer: "w0", Msg: contract.Event{
+		x.step(step.FromWorker{Peer: "w0", Msg: contract.Commit{Offer: m.ID, Attempt: m.Attempt, Group: 7, Session: 1}})
+		x.step(step.FromWorker{Peer: "w0", Msg: contract.Event{
 			Attempt: m.Attempt, Group: 7, N: 1, State: job.Succeeded,
 			Exit: &job.Exit{State: job.Succeeded, Started: true, Ended: x.now.Add(-8 * 24 * time.Hour)},
 		}})

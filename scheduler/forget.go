@@ -6,10 +6,11 @@ import (
 	"fmt"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // forgetJob deletes a job that has ended.
-func forgetJob(rq *requests, a Forget) {
+func forgetJob(rq *requests, a step.Forget) {
 	e := rq.entries.byID[a.Job]
 	_, archived := rq.entries.table.Archived(a.Job)
 	switch {
@@ -25,7 +26,7 @@ func forgetJob(rq *requests, a Forget) {
 }
 
 func notEnded(id job.ID, s job.State) error {
-	return fmt.Errorf("%w: job %s is %s, and only a job that has ended can be forgotten; `muster cancel %s` ends it", ErrConflict, id, s, id)
+	return fmt.Errorf("%w: job %s is %s, and only a job that has ended can be forgotten; `muster cancel %s` ends it", step.ErrConflict, id, s, id)
 }
 
 // forgotten answers the requests to delete a job after its Purge was applied. e is the job if it is still there: it was

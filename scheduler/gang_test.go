@@ -11,13 +11,14 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // gangHosts opens sessions with n hosts that have addresses of their own.
 func (x *bench) gangHosts(n, cpus int) {
 	for i := range n {
 		p := job.Peer(fmt.Sprintf("g%d", i))
-		x.step(SessionUp{Peer: p, Path: contract.Path{Local: "10.9.9.9", Remote: gangAddress(p)}}, FromWorker{Peer: p, Msg: contract.Hello{
+		x.step(step.SessionUp{Peer: p, Path: contract.Path{Local: "10.9.9.9", Remote: gangAddress(p)}}, step.FromWorker{Peer: p, Msg: contract.Hello{
 			Profile: contract.Profile{Name: string(p), Store: "s", CPUs: cpus, Memory: benchMemory, Drivers: []string{"exec"}, Worker: true},
 			Free:    contract.Free{CPUs: cpus, Memory: benchMemory},
 		}})
@@ -49,12 +50,12 @@ func (x *bench) serveGangs() (started int) {
 		for _, o := range sent {
 			switch m := o.Msg.(type) {
 			case contract.Offer:
-				x.step(FromWorker{Peer: o.To, Msg: commitTo(o.To, m)})
+				x.step(step.FromWorker{Peer: o.To, Msg: commitTo(o.To, m)})
 			case contract.Start:
 				started++
-				x.step(FromWorker{Peer: o.To, Msg: contract.Event{
+				x.step(step.FromWorker{Peer: o.To, Msg: contract.Event{
 					Attempt: m.Attempt, Group: 7, N: 1, State: job.Succeeded, Exit: &job.Exit{State: job.Succeeded, Started: true, Ended: x.now},
-				}}, FromWorker{Peer: o.To, Msg: contract.Availability{Free: contract.Free{CPUs: 32, Memory: benchMemory}}})
+				}}, step.FromWorker{Peer: o.To, Msg: contract.Availability{Free: contract.Free{CPUs: 32, Memory: benchMemory}}})
 			default:
 			}
 		}
@@ -71,7 +72,7 @@ func BenchmarkGang(b *testing.B) {
 			x.sent = nil
 			started := 0
 			for b.Loop() {
-				x.step(Submit{Token: 1, Spec: gangSpec(n)})
+				x.step(step.Submit{Token: 1, Spec: gangSpec(n)})
 				started += x.serveGangs()
 			}
 			if started != n*b.N {
@@ -94,7 +95,7 @@ func (x *bench) gangOf(id job.ID) *dispatch {
 func (x *bench) submitGang(t *testing.T, nodes int) (id job.ID) {
 	t.Helper()
 	before := len(x.core.entries.byID)
-	x.step(Submit{Token: 1, Spec: gangSpec(nodes)})
+	x.step(step.Submit{Token: 1, Spec: gangSpec(nodes)})
 	if len(x.core.entries.byID) != before+1 {
 		t.Fatal("the gang was not accepted, want one job more")
 	}
@@ -159,12 +160,12 @@ func TestHostThatLiesDoesNotStopAGang(t *testing.T) {
 					switch m := o.Msg.(type) {
 					case contract.Offer:
 						if o.To != "g0" {
-							x.step(FromWorker{Peer: o.To, Msg: commitTo(o.To, m)})
+							x.step(step.FromWorker{Peer: o.To, Msg: commitTo(o.To, m)})
 							continue
 						}
 						offers++
 						for _, answer := range lie(m) {
-							x.step(FromWorker{Peer: "g0", Msg: answer})
+							x.step(step.FromWorker{Peer: "g0", Msg: answer})
 						}
 					case contract.Start:
 						starts[o.To]++
@@ -205,7 +206,7 @@ func TestWaitingGangHasOneTaskInMemory(t *testing.T) {
 	for range 100 {
 		s := gangSpec(64)
 		s.Array = "0-99"
-		x.step(Submit{Token: 1, Spec: s})
+		x.step(step.Submit{Token: 1, Spec: s})
 	}
 	n := 0
 	for _, e := range x.core.entries.byID {
@@ -219,7 +220,7 @@ func TestWaitingGangHasOneTaskInMemory(t *testing.T) {
 	x.sent = nil
 	s := gangSpec(4)
 	s.Array = "0-19%3"
-	x.step(Submit{Token: 1, Spec: s})
+	x.step(step.Submit{Token: 1, Spec: s})
 	if got := x.serveGangs(); got != 80 {
 		t.Errorf("%d of 80 members were started, want 80", got)
 	}
@@ -240,11 +241,11 @@ func TestGangIsUnassignedAsAWhole(t *testing.T) {
 	x.gangHosts(2, 1)
 	x.sent = nil
 	id := x.submitGang(t, 2)
-	var commits []Event
+	var commits []step.Event
 	var lost contract.Decline
 	for _, o := range x.sent {
 		if m, ok := o.Msg.(contract.Offer); ok {
-			commits = append(commits, FromWorker{Peer: o.To, Msg: commitTo(o.To, m)})
+			commits = append(commits, step.FromWorker{Peer: o.To, Msg: commitTo(o.To, m)})
 			if o.To == "g0" {
 				lost = contract.Decline{Offer: m.ID, Attempt: m.Attempt, Reason: job.Reason{Word: job.ReasonResources}}
 			}
@@ -252,9 +253,9 @@ func TestGangIsUnassignedAsAWhole(t *testing.T) {
 	}
 	assign := x.core.Step(x.now, commits...).Propose
 	x.index++
-	fx := x.core.Step(x.now, FromWorker{Peer: "g0", Msg: lost}, Committed{job.Committed{Index: x.index, Epoch: job.Epoch{Term: 1}, Records: assign}})
+	fx := x.core.Step(x.now, step.FromWorker{Peer: "g0", Msg: lost}, step.Committed{Committed: job.Committed{Index: x.index, Epoch: job.Epoch{Term: 1}, Records: assign}})
 	for _, n := range fx.Notices {
-		if n.Kind == IllegalMove {
+		if n.Kind == step.IllegalMove {
 			t.Errorf("illegal move of %s: %s", n.Attempt, n.Detail)
 		}
 	}
@@ -266,7 +267,7 @@ func TestGangIsUnassignedAsAWhole(t *testing.T) {
 	}
 	x.index++
 	x.sent = nil
-	x.took(x.core.Step(x.now, Committed{job.Committed{Index: x.index, Epoch: job.Epoch{Term: 1}, Records: fx.Propose}}))
+	x.took(x.core.Step(x.now, step.Committed{Committed: job.Committed{Index: x.index, Epoch: job.Epoch{Term: 1}, Records: fx.Propose}}))
 	if started := x.serveGangs(); started != 2 {
 		t.Errorf("%d members were started, want 2", started)
 	}
@@ -277,11 +278,11 @@ func TestHostsOrderGangsLikeTheirOwner(t *testing.T) {
 	x := newBench(t, 0, 0)
 	x.gangHosts(2, 32)
 	x.sent = nil
-	var submits []Event
+	var submits []step.Event
 	for range 20 {
 		array := gangSpec(2)
 		array.Array = "0-2"
-		submits = append(submits, Submit{Token: 1, Spec: gangSpec(2)}, Submit{Token: 1, Spec: array})
+		submits = append(submits, step.Submit{Token: 1, Spec: gangSpec(2)}, step.Submit{Token: 1, Spec: array})
 	}
 	x.step(submits...)
 	all := map[job.ID]contract.Offer{}

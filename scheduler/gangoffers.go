@@ -13,11 +13,12 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/place"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // seats offers the members of gangs to hosts, and hears their answers.
 type seats struct {
-	*turn
+	*step.Turn
 	entries    *entries
 	hosts      *hosts
 	contact    *contact
@@ -101,10 +102,10 @@ func (gs *seats) offer(d *dispatch, w *worker, s *seat, chosen []string) {
 	if s.waits {
 		gs.renew(o)
 		if w.Quotas.IsProbe(&o.claim) {
-			gs.after(directLimit, func() { gs.hosts.probed(o) })
+			gs.After(directLimit, func() { gs.hosts.probed(o) })
 		}
 	} else {
-		o.timer = gs.after(directLimit, func() { gs.dispatches.overdue(o) })
+		o.timer = gs.After(directLimit, func() { gs.dispatches.overdue(o) })
 	}
 	gs.entries.changed(t)
 }
@@ -112,8 +113,8 @@ func (gs *seats) offer(d *dispatch, w *worker, s *seat, chosen []string) {
 // renew sends the offer again before it, or the reservation, runs out. With the first offer of the gang it looks for
 // more hosts.
 func (gs *seats) renew(o *offer) {
-	gs.stop(o.timer)
-	o.timer = gs.after(renewEvery, func() {
+	gs.Stop(o.timer)
+	o.timer = gs.After(renewEvery, func() {
 		if o.seat.state == asked { // the host had no room any more
 			o.seat.state = inQueue
 			gs.offers.changed(o.dispatch)
@@ -156,7 +157,7 @@ func (gs *seats) commit(w *worker, o *offer, m contract.Commit) {
 	}
 	if s.state == seated {
 		w.Hold(&o.claim, m.Devices)
-		gs.offers.result(o, OfferCommitted)
+		gs.offers.result(o, step.OfferCommitted)
 	}
 	gs.hosts.taken(o)
 	gs.hosts.offerToFreed(w) // another task may queue there
@@ -212,7 +213,7 @@ func (gs *seats) decline(w *worker, o *offer, m contract.Decline) {
 	gs.hosts.offerToFreed(w)
 	d, t := o.dispatch, o.dispatch.task
 	held, preempts := o.seat.state >= promised, o.seat.preempt
-	gs.offers.result(o, OfferDeclined)
+	gs.offers.result(o, step.OfferDeclined)
 	gs.offers.drop(o)
 	a := place.Avoidance{Peer: w.Peer, Hard: true}
 	switch {
@@ -220,7 +221,7 @@ func (gs *seats) decline(w *worker, o *offer, m contract.Decline) {
 		gs.hosts.refusedUser(w, t.e.job.User)
 		return
 	case m.Never:
-		t.avoid.Add(gs.now, refusedForGood(gs.dispatches, o, m))
+		t.avoid.Add(gs.Now, refusedForGood(gs.dispatches, o, m))
 		return
 	case held:
 		t.pause.why = w.Name() + ": " + m.Reason.String()
@@ -231,10 +232,10 @@ func (gs *seats) decline(w *worker, o *offer, m contract.Decline) {
 			}
 			return
 		}
-		a.Until = gs.now.Add(backoff(d.gang.revokes))
+		a.Until = gs.Now.Add(backoff(d.gang.revokes))
 		gs.lookLater(d, a.Until)
 	case preempts && m.Reason.Word == job.ReasonResources:
-		t.avoid.Add(gs.now, unyieldingFor(gs.turn, w))
+		t.avoid.Add(gs.Now, unyieldingFor(gs.Turn, w))
 		if t.phase == offering {
 			gs.queueAt(d, w)
 		}
@@ -242,7 +243,7 @@ func (gs *seats) decline(w *worker, o *offer, m contract.Decline) {
 	default:
 		a = afterDecline(gs.dispatches, w, o, m)
 	}
-	t.avoid.Add(gs.now, a)
+	t.avoid.Add(gs.Now, a)
 	if a.Hard {
 		gs.hosts.askAgain(w, a.Until)
 	}
@@ -254,7 +255,7 @@ const maxRevokes = 32
 
 // lookLater looks at the gang again when it no longer avoids a host.
 func (gs *seats) lookLater(d *dispatch, at time.Time) {
-	gs.after(at.Sub(gs.now), func() {
+	gs.After(at.Sub(gs.Now), func() {
 		if d.task.dispatch == d {
 			gs.offers.changed(d)
 		}

@@ -17,11 +17,12 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/place"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // gangs gathers hosts for gangs.
 type gangs struct {
-	*turn
+	*step.Turn
 	entries    *entries
 	hosts      *hosts
 	pending    *pending
@@ -110,13 +111,13 @@ func (gs *gangs) watchHold(d *dispatch, n [seated + 1]int) {
 		g.since = time.Time{}
 		d.gather(false)
 	case g.since.IsZero():
-		since := gs.now
+		since := gs.Now
 		g.since = since
 		d.gather(gs.pending.shares.weights.On())
-		gs.after(gs.cfg.GangHold, func() {
+		gs.After(gs.Config.GangHold, func() {
 			if d.task.dispatch == d && g.since.Equal(since) {
 				n := d.seats()
-				gs.giveBack(d, fmt.Sprintf("%d of %d nodes held a place for %s, the others had no room", n[seated]+n[promised], g.size, job.Duration(gs.cfg.GangHold)))
+				gs.giveBack(d, fmt.Sprintf("%d of %d nodes held a place for %s, the others had no room", n[seated]+n[promised], g.size, job.Duration(gs.Config.GangHold)))
 			}
 		})
 	}
@@ -135,7 +136,7 @@ func (d *dispatch) gather(keeps bool) {
 func (gs *gangs) giveBack(d *dispatch, why string) {
 	t := d.task
 	t.declines++
-	t.wait(gs.turn, backoff(t.declines), why)
+	t.wait(gs.Turn, backoff(t.declines), why)
 	gs.dispatches.abandon(d)
 }
 
@@ -147,7 +148,7 @@ func (gs *gangs) refill(d *dispatch) {
 	if missing == 0 {
 		return
 	}
-	gs.hosts.fleet.Count(gs.now)
+	gs.hosts.fleet.Count(gs.Now)
 	from := gs.hosts.anySlot()
 	fits, queue, again := gs.placement.gather(t, d.gang, d.offers, missing, d.gang.most()-len(d.offers), from)
 	for _, a := range again {

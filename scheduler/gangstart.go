@@ -9,11 +9,12 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/state"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // gangStarts assigns and starts gangs.
 type gangStarts struct {
-	*turn
+	*step.Turn
 	entries    *entries
 	contact    *contact
 	pending    *pending
@@ -33,7 +34,7 @@ func (gs *gangStarts) assign(d *dispatch) {
 	}
 	gs.pending.setWaiting(t, false)
 	gs.pending.queued.remove(t)
-	t.move(gs.turn, held)
+	t.move(gs.Turn, held)
 	gs.dispatches.files.has(t.e) // the file is read meanwhile
 	gs.proposeGang(d)
 }
@@ -41,10 +42,10 @@ func (gs *gangStarts) assign(d *dispatch) {
 // proposeGang proposes the record that assigns all members of a gang. Each of them has a place.
 func (gs *gangStarts) proposeGang(d *dispatch) {
 	t := d.task
-	t.move(gs.turn, confirming)
-	r := job.AssignGangRecord{Attempt: job.Attempt{Job: t.e.job.ID, Task: t.index, N: d.n}, Members: d.assignees(), At: gs.now}
+	t.move(gs.Turn, confirming)
+	r := job.AssignGangRecord{Attempt: job.Attempt{Job: t.e.job.ID, Task: t.index, N: d.n}, Members: d.assignees(), At: gs.Now}
 	d.target = r.Members[0].Node
-	gs.propose(r)
+	gs.Propose(r)
 }
 
 // assignees are the hosts of the members, by rank. Each member has one.
@@ -58,7 +59,7 @@ func (d *dispatch) assignees() []job.Assignee {
 
 // notAssigned handles a record that the journal has refused. It is proposed once more while the places are held.
 func (gs *gangStarts) notAssigned(a job.Attempt) {
-	t := refused(gs.turn, gs.entries, a)
+	t := refused(gs.Turn, gs.entries, a)
 	if t == nil {
 		return
 	}
@@ -67,7 +68,7 @@ func (gs *gangStarts) notAssigned(a job.Attempt) {
 		gs.pending.requeue(t)
 		return
 	}
-	gs.after(retryWait, func() {
+	gs.After(retryWait, func() {
 		if t.dispatch == d && t.phase == held {
 			gs.proposeGang(d)
 		}
@@ -98,19 +99,19 @@ func (gs *gangStarts) start(d *dispatch) {
 }
 
 func (gs *gangStarts) startMember(t *task, o *offer, members *contract.Gang, preempted bool) {
-	t.move(gs.turn, startSent)
+	t.move(gs.Turn, startSent)
 	gs.offers.drop(o)
 	t.hear(gs.attempts.sessionOf(t))
 	t.see(job.Reserved)
 	t.process.devices = o.seat.devices
-	gs.send(o.worker.Peer, contract.Start{
-		Offer: o.id, Attempt: t.attempt(), Group: gs.cfg.Group, Epoch: gs.epoch, Session: o.seat.session, User: t.e.job.User,
+	gs.Send(o.worker.Peer, contract.Start{
+		Offer: o.id, Attempt: t.attempt(), Group: gs.Config.Group, Epoch: gs.Epoch, Session: o.seat.session, User: t.e.job.User,
 		File: t.e.taskFile(), Element: t.e.element(t.index, preempted), Gang: members,
 	})
-	placed(gs.turn, t)
-	gs.notify(Notice{Kind: TaskStarted, Attempt: t.attempt(), Peer: o.worker.Peer, Node: o.worker.Name(), Detail: o.seat.why})
+	placed(gs.Turn, t)
+	gs.Notify(step.Notice{Kind: step.TaskStarted, Attempt: t.attempt(), Peer: o.worker.Peer, Node: o.worker.Name(), Detail: o.seat.why})
 	gs.entries.changed(t)
-	t.report = gs.after(reportWait, func() {
+	t.report = gs.After(reportWait, func() {
 		t.hear(0)
 		gs.attempts.check(t)
 	})

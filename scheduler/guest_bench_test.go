@@ -10,6 +10,7 @@ import (
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // benchGuest is a host with the most GPUs that a message may hold, of several models.
@@ -41,18 +42,18 @@ func BenchmarkGuestWithManyGPUs(b *testing.B) {
 			}},
 		} {
 			b.Run(fmt.Sprintf("%s/classes=%d/waiting=%d", x.name, classes, waiting), func(b *testing.B) {
-				cfg := DefaultConfig()
+				cfg := step.DefaultConfig()
 				cfg.Self, cfg.Group, cfg.Seed = "self", 7, 1
 				now := time.Unix(1e9, 0)
 				c := NewCore(cfg, Saved{}, now)
-				c.Step(now, Committed{job.Committed{Index: 1, Lead: true, Epoch: job.Epoch{Term: 1}}})
-				c.Step(now, SessionUp{Peer: "guest"}, FromWorker{Peer: "guest", Msg: contract.Hello{Profile: p, Free: f}})
+				c.Step(now, step.Committed{Committed: job.Committed{Index: 1, Lead: true, Epoch: job.Epoch{Term: 1}}})
+				c.Step(now, step.SessionUp{Peer: "guest"}, step.FromWorker{Peer: "guest", Msg: contract.Hello{Profile: p, Free: f}})
 				waitAtGuest(b, c, now, waiting)
 				b.ReportAllocs()
 				b.ResetTimer()
 				for n := range b.N {
 					now = now.Add(time.Millisecond)
-					c.Step(now, FromWorker{Peer: "guest", Msg: x.msg(n + 1)})
+					c.Step(now, step.FromWorker{Peer: "guest", Msg: x.msg(n + 1)})
 				}
 			})
 		}
@@ -66,10 +67,10 @@ func waitAtGuest(b *testing.B, c *Core, now time.Time, n int) {
 		s := job.DefaultSpec()
 		s.Command = []string{"true"}
 		s.Resources = job.Resources{CPUs: 65 + i%100, GPUs: 1 + i%8}
-		fx := c.Step(now, Submit{Token: Token(i + 1), User: "amy", Spec: s})
+		fx := c.Step(now, step.Submit{Token: step.Token(i + 1), User: "amy", Spec: s})
 		for len(fx.Propose) > 0 {
 			index++
-			fx = c.Step(now, Committed{job.Committed{Index: index, Records: fx.Propose, Epoch: job.Epoch{Term: 1}}})
+			fx = c.Step(now, step.Committed{Committed: job.Committed{Index: index, Records: fx.Propose, Epoch: job.Epoch{Term: 1}}})
 		}
 	}
 	if got := len(c.entries.byID); got != n {

@@ -9,15 +9,18 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/state"
+	"github.com/musterhq/muster/scheduler/step"
 )
+
+const retryWait = time.Second // before what could not be proposed or read is tried again
 
 // history archives final jobs, so that they leave memory, and purges old ones.
 type history struct {
-	*turn
+	*step.Turn
 	entries *entries
 	files   *files
 
-	saves   *timer          // when the changed rows are due; nil if none have changed
+	saves   *step.Timer     // when the changed rows are due; nil if none have changed
 	due     bool            // they are due
 	rows    uint64          // index of the last journal entry that the rows on disk reflect
 	tailed  []*entry        // jobs whose tails of standard error, and job files, leave memory once their rows are on disk
@@ -38,13 +41,13 @@ const (
 // is saved at once, together with all changed rows, because a save says which entries of the journal all rows reflect.
 func (h *history) saveDue() bool {
 	switch {
-	case h.cfg.SaveEvery == 0, h.due, len(h.fx.Gone) > 0, len(h.entries.unsaved) >= maxUnsaved, h.entries.bulk >= maxUnsavedBulk:
+	case h.Config.SaveEvery == 0, h.due, len(h.Effects.Gone) > 0, len(h.entries.unsaved) >= maxUnsaved, h.entries.bulk >= maxUnsavedBulk:
 		h.due = false
-		h.stop(h.saves)
+		h.Stop(h.saves)
 		h.saves = nil
 		return true
 	case h.saves == nil && len(h.entries.unsaved) > 0:
-		h.saves = h.after(h.cfg.SaveEvery, func() { h.due = true })
+		h.saves = h.After(h.Config.SaveEvery, func() { h.due = true })
 	}
 	return false
 }
@@ -61,9 +64,9 @@ func (h *history) takeRows() {
 		}
 		rows, err := e.job.TakeRows()
 		if err != nil {
-			h.notify(Notice{Kind: RowDefect, Attempt: job.Attempt{Job: e.job.ID}, Detail: err.Error()})
+			h.Notify(step.Notice{Kind: step.RowDefect, Attempt: job.Attempt{Job: e.job.ID}, Detail: err.Error()})
 		}
-		h.fx.Rows = append(h.fx.Rows, rows...)
+		h.Effects.Rows = append(h.Effects.Rows, rows...)
 		if !e.tailed && (e.job.Len() > 1 || e.job.File.Text() != nil) {
 			e.tailed = true
 			h.tailed = append(h.tailed, e)
@@ -76,10 +79,10 @@ func (h *history) takeRows() {
 // noteEnd notes when a job has ended, so that it is purged in time, and when it is final, so that it is archived.
 func (h *history) noteEnd(e *entry) {
 	if e.ended.IsZero() && e.job.Ended() {
-		e.ended = h.now
+		e.ended = h.Now
 		h.files.forget(e)
 		at := h.entries.steady()
-		if closed := h.endOf(e); !h.lead && closed.Before(at) {
+		if closed := h.endOf(e); !h.Lead && closed.Before(at) {
 			at = closed // the time that an earlier life of the daemon recorded
 		}
 		h.ended = append(h.ended, ending{e.job.ID.Drawn(), at.UnixNano()})
@@ -93,7 +96,7 @@ func (h *history) noteEnd(e *entry) {
 
 // unarchive puts an archived job back into memory, because a record is about to change it. If its rows are missing or
 // damaged, it stays archived.
-func (h *history) unarchive(u Unarchived) {
+func (h *history) unarchive(u step.Unarchived) {
 	x, there := h.entries.table.Archived(u.Job)
 	if !there {
 		return // it was purged, or is back already
@@ -103,13 +106,13 @@ func (h *history) unarchive(u Unarchived) {
 		err = errOtherJob
 	}
 	if err != nil {
-		h.notify(Notice{Kind: RowsDamaged, Attempt: job.Attempt{Job: u.Job}, Detail: err.Error()})
+		h.Notify(step.Notice{Kind: step.RowsDamaged, Attempt: job.Attempt{Job: u.Job}, Detail: err.Error()})
 		return
 	}
 	h.entries.table.Unarchive(j)
 	e := h.entries.add(j)
 	if e.ended = x.Ended(); e.ended.IsZero() {
-		e.ended = h.now
+		e.ended = h.Now
 	}
 	e.final = true
 	h.final = append(h.final, e)
@@ -210,7 +213,7 @@ func (s *Saved) flush() error {
 // retire archives the final jobs beyond Config.KeepWhole. A job whose rows are not on disk yet is not archived, and no
 // job after it.
 func (h *history) retire() {
-	for len(h.final) > h.cfg.KeepWhole {
+	for len(h.final) > h.Config.KeepWhole {
 		e := h.final[0]
 		if h.entries.byID[e.job.ID] == e {
 			if e.changedAt > h.rows {
@@ -260,7 +263,7 @@ func (h *history) purgeOld() {
 	for i := range h.ended {
 		x := &h.ended[i]
 		x.at = min(x.at, now)
-		if n < purgeBatch && now-x.at >= int64(h.cfg.KeepFor) && h.purge(*x) {
+		if n < purgeBatch && now-x.at >= int64(h.Config.KeepFor) && h.purge(*x) {
 			n++
 		}
 	}
@@ -268,23 +271,23 @@ func (h *history) purgeOld() {
 	if n >= purgeBatch {
 		pause = retryWait
 	}
-	h.after(pause, h.purgeOld)
+	h.After(pause, h.purgeOld)
 }
 
 // purgeSurplus proposes to purge the oldest ended jobs beyond Config.KeepEnded.
 func (h *history) purgeSurplus() {
-	surplus := len(h.ended) - h.cfg.KeepEnded
+	surplus := len(h.ended) - h.Config.KeepEnded
 	for i := 0; i < min(surplus, purgeBatch); i++ {
 		h.purge(h.ended[i])
 	}
 }
 
 func (h *history) purge(x ending) bool {
-	if h.purging[x.number] || !h.lead {
+	if h.purging[x.number] || !h.Lead {
 		return false
 	}
 	h.purging[x.number] = true
-	h.propose(job.PurgeRecord{Job: job.NewID(h.cfg.Group, x.number)})
+	h.Propose(job.PurgeRecord{Job: job.NewID(h.Config.Group, x.number)})
 	return true
 }
 
@@ -292,7 +295,7 @@ func (h *history) purge(x ending) bool {
 func (h *history) purged(id job.ID) {
 	h.entries.remove(id)
 	h.forgetEnd(id)
-	h.fx.Gone = append(h.fx.Gone, id)
+	h.Effects.Gone = append(h.Effects.Gone, id)
 }
 
 // endOf returns when the job ended, as far as this daemon knows.

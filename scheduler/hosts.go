@@ -10,11 +10,14 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/place"
+	"github.com/musterhq/muster/scheduler/step"
 )
+
+const sessionWait = 5 * time.Second // for the renewal after a commit without a session
 
 // hosts holds the known hosts.
 type hosts struct {
-	*turn
+	*step.Turn
 
 	workers  map[job.Peer]*worker
 	fleet    fleet.Table // the same hosts, for searches
@@ -25,16 +28,16 @@ type hosts struct {
 
 // askAgain lets the waiting tasks be compared with the host again at this time.
 func (hs *hosts) askAgain(w *worker, when time.Time) {
-	if w.askAt.After(hs.now) && !when.Before(w.askAt) {
+	if w.askAt.After(hs.Now) && !when.Before(w.askAt) {
 		return // an earlier time is set: the tasks that have to wait longer set a later one then
 	}
 	w.askAt = when
-	hs.at(when, func() {
+	hs.At(when, func() {
 		if w.askAt.Equal(when) {
 			w.askAt = time.Time{}
 			w.Touch()
 			hs.offerToFreed(w)
-			if until := w.PausedUntil(); until.After(hs.now) { // the host has declined more since
+			if until := w.PausedUntil(); until.After(hs.Now) { // the host has declined more since
 				hs.askAgain(w, until)
 			}
 		}
@@ -56,7 +59,7 @@ func (hs *hosts) missed(w *worker, o *offer) {
 	if times <= 0 {
 		return
 	}
-	until := hs.now.Add(backoff(times))
+	until := hs.Now.Add(backoff(times))
 	w.Pause(until)
 	hs.askAgain(w, until)
 }
@@ -65,7 +68,7 @@ func (hs *hosts) missed(w *worker, o *offer) {
 // so that schedulers do not all choose the same ones.
 func (hs *hosts) anySlot() int {
 	if n := hs.fleet.Slots(); n > place.SampleSize {
-		return hs.rng.IntN(n)
+		return hs.Rand.IntN(n)
 	}
 	return 0
 }
@@ -119,7 +122,7 @@ func (hs *hosts) sessionless(o *offer) (crossed bool) {
 		w.vain = max(w.vain, o.leases)
 		w.Leaseless()
 	}
-	hs.after(sessionWait, func() { hs.trusted(w) })
+	hs.After(sessionWait, func() { hs.trusted(w) })
 	return crossed
 }
 
@@ -169,8 +172,8 @@ func (hs *hosts) refusedQuota(w *worker, user string, need job.Resources, why st
 
 // setQuotaTimer sets the timer of the user's quota at the host, in place of the one before.
 func (hs *hosts) setQuotaTimer(w *worker, user string, d time.Duration, do func(*worker, string)) {
-	hs.stop(w.quotaTimers[user])
-	w.quotaTimers[user] = hs.after(d, func() { do(w, user) })
+	hs.Stop(w.quotaTimers[user])
+	w.quotaTimers[user] = hs.After(d, func() { do(w, user) })
 }
 
 // easeQuota notes the host's word that the user holds less there.
@@ -191,7 +194,7 @@ func (hs *hosts) reopenQuota(w *worker, user string) {
 
 // forgetQuota forgets what the host refused to the user.
 func (hs *hosts) forgetQuota(w *worker, user string) {
-	hs.stop(w.quotaTimers[user])
+	hs.Stop(w.quotaTimers[user])
 	delete(w.quotaTimers, user)
 	w.Quotas.Forget(user)
 	hs.profiles++
@@ -201,7 +204,7 @@ func (hs *hosts) forgetQuota(w *worker, user string) {
 // forgetQuotas forgets all that the host refused, because its session is over.
 func (hs *hosts) forgetQuotas(w *worker) {
 	for _, t := range w.quotaTimers {
-		hs.stop(t)
+		hs.Stop(t)
 	}
 	clear(w.quotaTimers)
 	w.Quotas.Clear()

@@ -7,18 +7,19 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // leaselessHost is a core with a full host at which so many tasks queue. The host has no lease: its renewals are
 // answered, but the answers are not valid there.
 func leaselessHost(t *testing.T, queued int) (x *bench, offers []contract.Offer) {
 	x = newBench(t, 0, 0)
-	x.step(SessionUp{Peer: "w0"}, FromWorker{Peer: "w0", Msg: contract.Hello{
+	x.step(step.SessionUp{Peer: "w0"}, step.FromWorker{Peer: "w0", Msg: contract.Hello{
 		Profile: contract.Profile{Name: "w0", Store: "s", CPUs: 64, Memory: benchMemory, Drivers: []string{"exec"}, Worker: true},
 	}})
 	for range queued {
 		x.tok++
-		x.step(Submit{Token: x.tok, Spec: benchSpec(0)})
+		x.step(step.Submit{Token: x.tok, Spec: benchSpec(0)})
 	}
 	for _, o := range x.sent {
 		if m, ok := o.Msg.(contract.Offer); ok {
@@ -29,8 +30,8 @@ func leaselessHost(t *testing.T, queued int) (x *bench, offers []contract.Offer)
 		t.Fatalf("%d offers, want %d", len(offers), queued)
 	}
 	x.sent = nil
-	x.step(FromWorker{Peer: "w0", Msg: contract.Renew{Group: 7, Store: "s", Session: 1}})
-	x.step(ReadDone{Token: x.core.renewals.round, Epoch: x.core.renewals.epoch})
+	x.step(step.FromWorker{Peer: "w0", Msg: contract.Renew{Group: 7, Store: "s", Session: 1}})
+	x.step(step.ReadDone{Token: x.core.renewals.round, Epoch: x.core.renewals.Epoch})
 	return x, offers
 }
 
@@ -39,10 +40,10 @@ func leaselessHost(t *testing.T, queued int) (x *bench, offers []contract.Offer)
 func TestCommitWithoutALeaseIsOfferedOnceMore(t *testing.T) {
 	const queued = 8
 	x, old := leaselessHost(t, queued)
-	x.step(FromWorker{Peer: "w0", Msg: contract.Availability{Free: contract.Free{CPUs: 64, Memory: benchMemory}}})
+	x.step(step.FromWorker{Peer: "w0", Msg: contract.Availability{Free: contract.Free{CPUs: 64, Memory: benchMemory}}})
 	times := map[string]int{}
 	refuse := func(m contract.Offer) {
-		x.step(FromWorker{Peer: "w0", Msg: contract.Commit{Offer: m.ID, Attempt: m.Attempt, Group: 7}})
+		x.step(step.FromWorker{Peer: "w0", Msg: contract.Commit{Offer: m.ID, Attempt: m.Attempt, Group: 7}})
 	}
 	for _, m := range old {
 		refuse(m)
@@ -67,8 +68,8 @@ func TestCommitWithoutALeaseIsOfferedOnceMore(t *testing.T) {
 		t.Fatal("nothing was offered once more, want an offer")
 	}
 	x.now = x.now.Add(time.Second)
-	x.step(FromWorker{Peer: "w0", Msg: contract.Renew{Group: 7, Store: "s", Session: 2}})
-	x.step(ReadDone{Token: x.core.renewals.round, Epoch: x.core.renewals.epoch})
+	x.step(step.FromWorker{Peer: "w0", Msg: contract.Renew{Group: 7, Store: "s", Session: 2}})
+	x.step(step.ReadDone{Token: x.core.renewals.round, Epoch: x.core.renewals.Epoch})
 	x.run()
 	if n := len(x.core.assigned.byNode["w0"]); n != queued {
 		t.Errorf("%d tasks run after the next renewal, want %d", n, queued)

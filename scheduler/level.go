@@ -9,6 +9,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/state"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // patience is how long a task waits at least before it goes to the first level.
@@ -26,37 +27,37 @@ const stretch = 16
 //
 // An overdue task goes before all tasks of users whose highest priority is not above that of its own user, and keeps
 // that rank while it runs. See also before.
-func rate(tn *turn, t *task, hurry func(*task)) {
+func rate(tn *step.Turn, t *task, hurry func(*task)) {
 	if t.raised = 0; t.overdue {
-		tn.stop(t.lined.timer)
-		most, _ := tn.cfg.Priorities.Highest(t.e.job.User)
+		tn.Stop(t.lined.timer)
+		most, _ := tn.Config.Priorities.Highest(t.e.job.User)
 		t.raised, t.level = contract.Overdue(most)
 		t.work = contract.Work{}
-		if tn.cfg.Order != contract.ByAge {
-			t.work = contract.Work{By: tn.cfg.Order, Time: contract.MaxWork}
+		if tn.Config.Order != contract.ByAge {
+			t.work = contract.Work{By: tn.Config.Order, Time: contract.MaxWork}
 		}
 		return
 	}
-	if tn.cfg.Order == contract.ByAge {
+	if tn.Config.Order == contract.ByAge {
 		return
 	}
 	ran, last := had(t)
 	if l := &t.lined; !l.known || l.after != last {
-		tn.stop(l.timer)
-		*l = lined{after: last, known: true, since: tn.now}
+		tn.Stop(l.timer)
+		*l = lined{after: last, known: true, since: tn.Now}
 		if last == 0 {
 			l.since = t.e.born
 		}
 	}
 	spec := &t.e.job.Spec
 	width := contract.Width(spec.Need(), t.e.job.Gang())
-	t.work = contract.Work{By: tn.cfg.Order, Time: contract.Times(ran, width)}
-	if tn.cfg.Order == contract.ByRemaining && tn.cfg.MaxWait > 0 && spec.TimeLimit > 0 {
+	t.work = contract.Work{By: tn.Config.Order, Time: contract.Times(ran, width)}
+	if tn.Config.Order == contract.ByRemaining && tn.Config.MaxWait > 0 && spec.TimeLimit > 0 {
 		before(tn, t, max(spec.TimeLimit.D()-ran, 0), width, hurry)
 		return
 	}
 	waits := ran
-	if tn.cfg.Order == contract.ByRemaining {
+	if tn.Config.Order == contract.ByRemaining {
 		t.work.Time = contract.MaxWork
 		if limit := spec.TimeLimit.D(); limit > 0 {
 			left := max(limit-ran, 0)
@@ -67,12 +68,12 @@ func rate(tn *turn, t *task, hurry func(*task)) {
 	if t.level = t.work.Level(); t.level == 0 {
 		return
 	}
-	if !tn.now.Before(due) {
+	if !tn.Now.Before(due) {
 		t.level = 0
 		return
 	}
-	tn.stop(t.lined.timer)
-	t.lined.timer = tn.at(due, func() { hurry(t) })
+	tn.Stop(t.lined.timer)
+	t.lined.timer = tn.At(due, func() { hurry(t) })
 }
 
 // before works out the level of a task with this much time left by its limit, if Config.MaxWait bounds how long tasks
@@ -80,16 +81,16 @@ func rate(tn *turn, t *task, hurry func(*task)) {
 // priority that its user may have, with the level of its work. Otherwise long tasks of a higher priority would keep
 // short ones waiting until all are overdue, and all would then go by age. As MaxWait bounds the longest wait, no task
 // goes to the first level for having waited.
-func before(tn *turn, t *task, left time.Duration, width int, hurry func(*task)) {
-	tn.stop(t.lined.timer)
+func before(tn *step.Turn, t *task, left time.Duration, width int, hurry func(*task)) {
+	tn.Stop(t.lined.timer)
 	t.work.Time = contract.Times(left, width)
 	t.level = t.work.Level()
-	short := max(contract.MinRun, left) - waited(tn.now, t)
+	short := max(contract.MinRun, left) - waited(tn.Now, t)
 	if short > 0 {
-		t.lined.timer = tn.after(short, func() { hurry(t) })
+		t.lined.timer = tn.After(short, func() { hurry(t) })
 		return
 	}
-	t.raised, _ = tn.cfg.Priorities.Highest(t.e.job.User)
+	t.raised, _ = tn.Config.Priorities.Highest(t.e.job.User)
 }
 
 // had returns how long the attempts of a task have run in all, by the journal, and the number of the newest attempt

@@ -10,11 +10,13 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler/backlog"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // limitStory is a story with one host of 8 GPUs under these limits; see userLimits.
 func limitStory(t *testing.T, limits string) *story {
-	s := newStory(t, DefaultConfig().KeepWhole)
+	s := newStory(t, step.DefaultConfig().KeepWhole)
 	s.do("lead")
 	s.do("worker n1 gpus=8 cpus=16 mem=64GiB limits=" + limits)
 	return s
@@ -41,7 +43,7 @@ func TestDryRunNamesTheLimitThatForbidsAJob(t *testing.T) {
 			x := job.DefaultSpec()
 			x.Command, x.Resources, x.Exclusive = []string{"true"}, c.need, c.need.Exclusive
 			x.Resources.Exclusive = false
-			e, err := s.core.Offers("ada", false, x)
+			e, err := s.core.View().Offers("ada", false, x)
 			if err != nil || len(e.Now)+len(e.Later) > 0 || e.Reason.Word != job.ReasonNoMatch {
 				t.Fatalf("%+v, %v, want no error, no hosts and NoMatch", e, err)
 			}
@@ -62,16 +64,16 @@ func TestDryRunNamesThePriorityThatNoHostAllows(t *testing.T) {
 	s := limitStory(t, "priority:50,root/priority:100")
 	x := job.DefaultSpec()
 	x.Command, x.Priority = []string{"true"}, 90
-	e, err := s.core.Offers("ada", false, x)
+	e, err := s.core.View().Offers("ada", false, x)
 	if err != nil || e.Reason.Word != job.ReasonNoMatch || !strings.Contains(e.Reason.Detail, "priority 90 of user ada is above 50, the highest here (limits.per_user.priority)") {
 		t.Errorf(`%+v, %v, want no error, Reason.Word %v and Reason.Detail "priority 90 of user ada is above 50, the highest here (limits.per_user.priority)" in it`, e, err, job.ReasonNoMatch)
 	}
-	if e, err := s.core.Offers(contract.Root, false, x); err != nil || len(e.Now) != 1 {
+	if e, err := s.core.View().Offers(contract.Root, false, x); err != nil || len(e.Now) != 1 {
 		t.Errorf("root: %+v, %v, want no error and 1 Now", e, err)
 	}
 	s.core.hosts.workers["n1"].Profile.Limits = s.core.hosts.workers["n1"].Profile.Limits.ToMember(40)
 	x.Priority = 41
-	if e, err := s.core.Offers("ada", false, x); err != nil || !strings.Contains(e.Reason.Detail, "priority 41 of user ada is above 40, the highest here (limits.per_member.priority or limits.members)") {
+	if e, err := s.core.View().Offers("ada", false, x); err != nil || !strings.Contains(e.Reason.Detail, "priority 41 of user ada is above 40, the highest here (limits.per_member.priority or limits.members)") {
 		t.Errorf(`what the daemon may offer: %+v, %v, want no error and Reason.Detail "priority 41 of user ada is above 40, the highest here (limits.per_member.priority or limits.members)" in it`, e, err)
 	}
 	s = limitStory(t, "priority:50,root/priority:100")
@@ -89,7 +91,7 @@ func TestDryRunNamesThePriorityThatNoHostAllows(t *testing.T) {
 // have started.
 func TestJobThatExceedsTheBacklogIsRefusedForGood(t *testing.T) {
 	s := limitStory(t, "gpus:8")
-	s.core.entries.backlog.setLimits(&Backlog{PerUser: Amount{Jobs: 10, Bytes: 1000}, All: Amount{Jobs: 100, Bytes: 5000}, Users: map[string]Amount{"bob": {Jobs: 1000, Bytes: 9000}}})
+	s.core.entries.backlog.SetLimits(&backlog.Limits{PerUser: backlog.Amount{Jobs: 10, Bytes: 1000}, All: backlog.Amount{Jobs: 100, Bytes: 5000}, Users: map[string]backlog.Amount{"bob": {Jobs: 1000, Bytes: 9000}}})
 	spec := func(array string, bytes int) job.Spec {
 		x := job.DefaultSpec()
 		x.Command, x.Array = []string{"true", strings.Repeat("x", bytes)}, array
@@ -111,12 +113,12 @@ func TestJobThatExceedsTheBacklogIsRefusedForGood(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s.tokens++
 			var err error
-			for _, r := range s.core.Step(s.now, Submit{Token: s.tokens, User: c.user, Operator: c.operator, Spec: c.spec}).Reply {
+			for _, r := range s.core.Step(s.now, step.Submit{Token: s.tokens, User: c.user, Operator: c.operator, Spec: c.spec}).Reply {
 				err = r.Err
 			}
-			_, dry := s.core.Offers(c.user, c.operator, c.spec)
+			_, dry := s.core.View().Offers(c.user, c.operator, c.spec)
 			for _, err := range []error{err, dry} {
-				if (err != nil) != (c.want != "") || err != nil && (!errors.Is(err, ErrLimit) || !strings.Contains(err.Error(), c.want)) {
+				if (err != nil) != (c.want != "") || err != nil && (!errors.Is(err, step.ErrLimit) || !strings.Contains(err.Error(), c.want)) {
 					t.Errorf("%v, want %q", err, c.want)
 				}
 			}
@@ -128,7 +130,7 @@ func TestJobThatExceedsTheBacklogIsRefusedForGood(t *testing.T) {
 // host would run for so long.
 func TestJobAboveTheLongestTimeLimitIsRefused(t *testing.T) {
 	s := limitStory(t, "max_time:7200,bob/max_time:86400")
-	s.core.cfg.Limits = &contract.UserLimits{PerUser: contract.Limit{contract.LimitTime: 14400}, Users: map[string]contract.Limit{"bob": {contract.LimitTime: 200000}}}
+	s.core.turn.Config.Limits = &contract.UserLimits{PerUser: contract.Limit{contract.LimitTime: 14400}, Users: map[string]contract.Limit{"bob": {contract.LimitTime: 200000}}}
 	for name, c := range map[string]struct {
 		user   string
 		limit  time.Duration
@@ -146,10 +148,10 @@ func TestJobAboveTheLongestTimeLimitIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			x := job.DefaultSpec()
 			x.Command, x.TimeLimit, x.Hold = []string{"true"}, job.Duration(c.limit), c.hold
-			e, err := s.core.Offers(c.user, false, x)
+			e, err := s.core.View().Offers(c.user, false, x)
 			switch {
 			case c.ours != "":
-				if !errors.Is(err, ErrLimit) || !strings.Contains(err.Error(), c.ours) || !strings.Contains(err.Error(), "ask for less") {
+				if !errors.Is(err, step.ErrLimit) || !strings.Contains(err.Error(), c.ours) || !strings.Contains(err.Error(), "ask for less") {
 					t.Errorf(`%v, want ErrLimit, %v in it and "ask for less" in it`, err, c.ours)
 				}
 			case err != nil || (len(e.Now) == 0) != (c.theirs != "") || !strings.Contains(e.Reason.Detail, c.theirs):
@@ -157,7 +159,7 @@ func TestJobAboveTheLongestTimeLimitIsRefused(t *testing.T) {
 			}
 			s.tokens++
 			refused := error(nil)
-			for _, r := range s.core.Step(s.now, Submit{Token: s.tokens, User: c.user, Spec: x}).Reply {
+			for _, r := range s.core.Step(s.now, step.Submit{Token: s.tokens, User: c.user, Spec: x}).Reply {
 				refused = r.Err
 			}
 			if (refused != nil) != (c.ours != "") {
@@ -170,7 +172,7 @@ func TestJobAboveTheLongestTimeLimitIsRefused(t *testing.T) {
 // Hosts allow different times. A long task waits for the host that allows it, and no short task of the same kind waits
 // behind it. This includes tasks that waited before a host reported its limit.
 func TestLongTaskWaitsOnlyForHostsThatAllowIt(t *testing.T) {
-	s := newStory(t, DefaultConfig().KeepWhole)
+	s := newStory(t, step.DefaultConfig().KeepWhole)
 	s.do("lead")
 	s.do("worker n1 cpus=1")
 	s.do("worker n2 cpus=1")

@@ -10,6 +10,7 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/state"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // ahead returns how many waiting tasks of other jobs of this owner rank before the first waiting task of a job. Those that
@@ -67,29 +68,29 @@ func (vs *views) markRefusals(x *contract.Explanation, e *entry) {
 }
 
 // chosen returns the listed job if the filter chooses it. For an archived job, only the index entry is compared.
-func chosen(vs *views, x state.Entry, f *job.Query) (Listed, bool) {
+func chosen(vs *views, x state.Entry, f *job.Query) (step.Listed, bool) {
 	j := vs.entries.table.Of(x)
 	switch {
 	case j == nil:
 		if f.User != "" && f.User != x.User() || len(f.States) > 0 && !slices.Contains(f.States, x.State()) {
-			return Listed{}, false
+			return step.Listed{}, false
 		}
 	case f.User != "" && f.User != j.User,
 		len(f.States) > 0 && j.Assigned() == 0 && !slices.Contains(f.States, j.State()):
-		return Listed{}, false // before the view is made, which costs more
+		return step.Listed{}, false // before the view is made, which costs more
 	}
 	l := vs.listed(x)
 	switch {
 	case f.After.ID != "" && f.After.Compare(job.Position{Submitted: l.Submitted, ID: l.ID}) >= 0,
 		!strings.HasPrefix(string(l.ID), f.Prefix),
 		l.Job != nil && !f.Match(l.Job):
-		return Listed{}, false
+		return step.Listed{}, false
 	}
 	return l, true
 }
 
 // named returns the jobs whose ids the filter names, newest first. It does not look at all other jobs.
-func named(vs *views, f job.Query, limit int) []Listed {
+func named(vs *views, f job.Query, limit int) []step.Listed {
 	var found []state.Entry
 	for _, id := range f.IDs {
 		if x, there := vs.entries.table.Entry(id); there && !slices.Contains(found, x) {
@@ -97,7 +98,7 @@ func named(vs *views, f job.Query, limit int) []Listed {
 		}
 	}
 	slices.SortFunc(found, state.Entry.Compare)
-	var out []Listed
+	var out []step.Listed
 	for _, x := range found {
 		if l, ok := chosen(vs, x, &f); ok && len(out) < limit {
 			out = append(out, l)
@@ -107,8 +108,8 @@ func named(vs *views, f job.Query, limit int) []Listed {
 }
 
 // page returns the jobs that the filter chooses, newest first.
-func page(vs *views, f job.Query) []Listed {
-	limit := pageLimit(f)
+func page(vs *views, f job.Query) []step.Listed {
+	limit := PageLimit(f)
 	if len(f.IDs) > 0 {
 		return named(vs, f, limit)
 	}
@@ -116,7 +117,7 @@ func page(vs *views, f job.Query) []Listed {
 	if !ok {
 		return nil
 	}
-	var out []Listed
+	var out []step.Listed
 	each := func(x state.Entry) bool {
 		if x.Number() < lowest || x.Number() > highest {
 			return true
@@ -137,12 +138,12 @@ func page(vs *views, f job.Query) []Listed {
 const (
 	// MaxList bounds the jobs in one answer.
 	MaxList = 1000
-	// leastPage is the smallest page that Loop.Jobs asks for, since its own filter may drop some.
-	leastPage = 256
+	// LeastPage is the smallest page that Loop.Jobs asks for, since its own filter may drop some.
+	LeastPage = 256
 )
 
-// pageLimit returns how many jobs an answer to the query may have.
-func pageLimit(f job.Query) int {
+// PageLimit returns how many jobs an answer to the query may have.
+func PageLimit(f job.Query) int {
 	if f.Limit <= 0 || f.Limit > MaxList {
 		return MaxList
 	}

@@ -6,13 +6,14 @@ import (
 	"fmt"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // endAfterFailures cancels the job if as many of its tasks have failed as it allows. A member of a gang that ended
 // because of another member does not count.
-func endAfterFailures(tn *turn, e *entry) {
+func endAfterFailures(tn *step.Turn, e *entry) {
 	most := e.job.Spec.MaxFailures
-	if most == 0 || !tn.lead || e.job.Cancelled != "" || e.job.Ended() {
+	if most == 0 || !tn.Lead || e.job.Cancelled != "" || e.job.Ended() {
 		return
 	}
 	counts, failed := e.job.Counts(), 0
@@ -20,6 +21,6 @@ func endAfterFailures(tn *turn, e *entry) {
 		failed += counts.Of(s)
 	}
 	if failed >= most {
-		tn.propose(job.CancelRecord{Job: e.job.ID, At: tn.now, Reason: fmt.Sprintf("%d tasks failed (max-failures %d)", failed, most)})
+		tn.Propose(job.CancelRecord{Job: e.job.ID, At: tn.Now, Reason: fmt.Sprintf("%d tasks failed (max-failures %d)", failed, most)})
 	}
 }

@@ -10,11 +10,12 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/scheduler/place"
 	"github.com/musterhq/muster/scheduler/policy"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // neighbours searches for hosts of racks.
 type neighbours struct {
-	*turn
+	*step.Turn
 	hosts     *hosts
 	search    *search
 	placement *placement
@@ -39,13 +40,13 @@ const (
 
 // seek searches for further hosts of a rack, unless it has done so of late. It reports whether a search begins.
 func (ns *neighbours) seek(class string) bool {
-	if at, before := ns.sought[class]; before && ns.now.Sub(at) < seekAgain || !contract.IsClass(class) {
+	if at, before := ns.sought[class]; before && ns.Now.Sub(at) < seekAgain || !contract.IsClass(class) {
 		return false
 	}
 	if len(ns.sought) >= maxSought {
 		clear(ns.sought)
 	}
-	ns.sought[class] = ns.now
+	ns.sought[class] = ns.Now
 	ns.search.find(class)
 	return true
 }
@@ -72,7 +73,7 @@ func (ns *neighbours) ofRacks(t *task, racks []place.Part, size int) bool {
 		}
 	}
 	if begun > 0 {
-		ns.pending.pause(t, ns.now.Add(seekWait))
+		ns.pending.pause(t, ns.Now.Add(seekWait))
 	}
 	return begun > 0
 }

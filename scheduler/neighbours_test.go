@@ -11,6 +11,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/fleet"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // The cost of a path is that of its session. It is unknown before it is measured and after the session ends. The
@@ -18,21 +19,21 @@ import (
 func TestDistanceIsKnownOnlyDuringASession(t *testing.T) {
 	x := newBench(t, 0, 0)
 	distance := func(p job.Peer) fleet.Distance { return x.core.hosts.fleet.Host(p).Distance }
-	x.step(Measured{Peer: "g0", RoundTrip: time.Millisecond}) // late: of an earlier session
+	x.step(step.Measured{Peer: "g0", RoundTrip: time.Millisecond}) // late: of an earlier session
 	x.gangHosts(2, 32)
 	if d := distance("g0"); d.Known() {
 		t.Errorf("unmeasured: %s, want an unknown distance", d)
 	}
-	x.step(Measured{Peer: "g0", RoundTrip: time.Millisecond}, Measured{Peer: "g1", RoundTrip: -5})
+	x.step(step.Measured{Peer: "g0", RoundTrip: time.Millisecond}, step.Measured{Peer: "g1", RoundTrip: -5})
 	if distance("g0") != fleet.DistanceOf(time.Millisecond) || distance("g1").Known() {
 		t.Errorf("measured: %s, %s, want 1 ms and an unknown distance", distance("g0"), distance("g1"))
 	}
-	x.step(SessionDown{Peer: "g0"})
+	x.step(step.SessionDown{Peer: "g0"})
 	if d := distance("g0"); d.Known() {
 		t.Errorf("without a session: %s, want an unknown distance", d)
 	}
-	x.step(SessionUp{Peer: "g0"}, Measured{Peer: "g0", RoundTrip: time.Second})
-	x.step(FromWorker{Peer: "g0", Msg: contract.Hello{Profile: contract.Profile{Name: "g0", CPUs: 32, Memory: benchMemory, Worker: true}}})
+	x.step(step.SessionUp{Peer: "g0"}, step.Measured{Peer: "g0", RoundTrip: time.Second})
+	x.step(step.FromWorker{Peer: "g0", Msg: contract.Hello{Profile: contract.Profile{Name: "g0", CPUs: 32, Memory: benchMemory, Worker: true}}})
 	if distance("g0") != fleet.DistanceOf(time.Second) {
 		t.Errorf("measured before the Hello: %s, want %v", distance("g0"), fleet.DistanceOf(time.Second))
 	}
@@ -42,7 +43,7 @@ func TestDistanceIsKnownOnlyDuringASession(t *testing.T) {
 func (x *bench) rackHosts(first int, racks ...string) {
 	for i, rack := range racks {
 		p := job.Peer(fmt.Sprintf("g%d", first+i))
-		x.step(SessionUp{Peer: p, Path: contract.Path{Local: "10.9.9.9", Remote: gangAddress(p)}}, FromWorker{Peer: p, Msg: contract.Hello{
+		x.step(step.SessionUp{Peer: p, Path: contract.Path{Local: "10.9.9.9", Remote: gangAddress(p)}}, step.FromWorker{Peer: p, Msg: contract.Hello{
 			Profile: contract.Profile{
 				Name: string(p), Store: "s", CPUs: 32, Memory: benchMemory, Drivers: []string{"exec"}, Worker: true,
 				Labels: map[string]string{"rack": rack},
@@ -109,7 +110,7 @@ func TestGangLeavesARackOfSilentHosts(t *testing.T) {
 			switch m := o.Msg.(type) {
 			case contract.Offer:
 				if o.To >= "g3" {
-					x.step(FromWorker{Peer: o.To, Msg: commitTo(o.To, m)})
+					x.step(step.FromWorker{Peer: o.To, Msg: commitTo(o.To, m)})
 				}
 			case contract.Start:
 				started++

@@ -9,11 +9,14 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/fleet"
+	"github.com/musterhq/muster/scheduler/step"
 )
+
+const queueWait = 30 * time.Second // how long an offer may queue at a full worker
 
 // offers keeps the offers that were sent, until they are declined or taken back or their task is started.
 type offers struct {
-	*turn
+	*step.Turn
 	hosts *hosts
 
 	byID map[uint64]*offer
@@ -66,7 +69,7 @@ func (os *offers) changed(d *dispatch) {
 // draw draws an id for a new offer.
 func (os *offers) draw() uint64 {
 	for {
-		if id := os.rng.Uint64(); id != 0 && os.byID[id] == nil {
+		if id := os.Rand.Uint64(); id != 0 && os.byID[id] == nil {
 			return id
 		}
 	}
@@ -86,17 +89,17 @@ func (os *offers) sendOffer(o *offer, wait time.Duration) {
 	t := o.dispatch.task
 	j := t.e.job
 	m := contract.Offer{
-		ID: o.id, Attempt: job.Attempt{Job: j.ID, Task: t.index, N: o.dispatch.n}, Group: os.cfg.Group, Epoch: os.epoch,
+		ID: o.id, Attempt: job.Attempt{Job: j.ID, Task: t.index, N: o.dispatch.n}, Group: os.Config.Group, Epoch: os.Epoch,
 		Need: j.Spec.Need(), Device: o.device(), Priority: t.priority(), User: j.User, Project: j.Spec.Project, Wait: wait,
-		Age: os.now.Sub(t.e.born) + ageOfNew, Preempt: o.dispatch.preempt == o.worker.Host, Limit: contract.LimitOf(&j.Spec),
-		Keeping: contract.Keeping{Spare: !o.keeps && o.seat == nil, Elsewhere: o.elsewhere, Private: os.cfg.Private}, Ordered: contract.Ordered{Level: t.level, Work: t.work},
+		Age: os.Now.Sub(t.e.born) + ageOfNew, Preempt: o.dispatch.preempt == o.worker.Host, Limit: contract.LimitOf(&j.Spec),
+		Keeping: contract.Keeping{Spare: !o.keeps && o.seat == nil, Elsewhere: o.elsewhere, Private: os.Config.Private}, Ordered: contract.Ordered{Level: t.level, Work: t.work},
 	}
 	if s := o.seat; s != nil {
 		m.Attempt.Task += s.rank
 		m.Gang, m.Hold, m.Preempt, m.Firm = o.dispatch.gang.size, gangHold, s.preempt, s.firm
 		m.Order = t.e.order // hosts compare the elements of one job by their index
 	}
-	os.send(o.worker.Peer, m)
+	os.Send(o.worker.Peer, m)
 }
 
 // gangHold is how long a host holds the place of a member. An offer is sent again long before (renewEvery).
@@ -104,22 +107,22 @@ const gangHold = time.Minute
 
 func (os *offers) release(o *offer) {
 	if o.worker.Up {
-		os.send(o.worker.Peer, contract.Release{Offer: o.id})
+		os.Send(o.worker.Peer, contract.Release{Offer: o.id})
 	}
 }
 
 // result counts what became of an offer. Only the first result of an offer counts.
-func (os *offers) result(o *offer, r OfferResult) {
+func (os *offers) result(o *offer, r step.OfferResult) {
 	if !o.counted {
 		o.counted = true
-		os.totals.Offers[r]++
+		os.Totals.Offers[r]++
 	}
 }
 
 // drop deletes an offer. Its dispatch stays.
 func (os *offers) drop(o *offer) {
-	os.result(o, OfferWithdrawn)
-	os.stop(o.timer)
+	os.result(o, step.OfferWithdrawn)
+	os.Stop(o.timer)
 	delete(os.byID, o.id)
 	if o.keeps {
 		os.unkeep(o)
@@ -128,7 +131,7 @@ func (os *offers) drop(o *offer) {
 	d := o.dispatch
 	d.offers = slices.DeleteFunc(d.offers, func(x *offer) bool { return x == o })
 	if d.winner == o {
-		d.lose(os.turn)
+		d.lose(os.Turn)
 	}
 	if d.preempt == o.worker.Host {
 		d.preempt = nil

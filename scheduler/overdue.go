@@ -10,11 +10,12 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // overdue finds tasks that have waited for room for longer than Config.MaxWait, and lets them go first.
 type overdue struct {
-	*turn
+	*step.Turn
 	entries *entries
 	pending *pending
 }
@@ -25,8 +26,8 @@ const overdueParts = 64
 
 // begin arms the timer for the next look, which arms it again.
 func (od *overdue) begin() {
-	if every := od.cfg.MaxWait / overdueParts; every > 0 {
-		od.after(every, func() {
+	if every := od.Config.MaxWait / overdueParts; every > 0 {
+		od.After(every, func() {
 			od.look()
 			od.begin()
 		})
@@ -36,12 +37,12 @@ func (od *overdue) begin() {
 // look makes one more task of each user overdue, so that it goes first: the oldest one that has waited for too long and
 // is not overdue yet.
 func (od *overdue) look() {
-	if !od.lead {
+	if !od.Lead {
 		return
 	}
 	first := map[string]*task{} // by user
 	for _, e := range od.entries.byID {
-		if od.now.Sub(e.born) < od.cfg.MaxWait {
+		if od.Now.Sub(e.born) < od.Config.MaxWait {
 			continue
 		}
 		for _, t := range e.tasks {
@@ -49,7 +50,7 @@ func (od *overdue) look() {
 			if t.overdue || x != nil && older(t, x) > 0 { // the cheap question first: there may be 100,000 jobs
 				continue
 			}
-			if t.waits() && waited(od.now, t) >= od.cfg.MaxWait {
+			if t.waits() && waited(od.Now, t) >= od.Config.MaxWait {
 				first[e.job.User] = t
 			}
 		}

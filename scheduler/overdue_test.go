@@ -46,7 +46,7 @@ func TestOverdueTaskGetsTheHighestPriority(t *testing.T) {
 		if got := s.raised("a"); got != (most > 0) {
 			t.Fatalf("with %s it goes first: %t, want %v", most, got, (most > 0))
 		}
-		x, _ := s.core.Job(s.id("a"))
+		x, _ := s.core.View().Job(s.id("a"))
 		if said := strings.Contains(x.Tasks[0].Reason.Detail, "it has waited for more than 1h and goes first (max-wait)"); said != (most > 0) {
 			t.Errorf("with %s: %s, want a reason that names max-wait only if it is set", most, x.Tasks[0].Reason)
 		}

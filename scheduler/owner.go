@@ -9,18 +9,19 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // becomeLeader begins the ownership (R10). Attempts of an earlier owner are not started; the hosts are asked about them
 // (R8).
 func (c *Core) becomeLeader(epoch job.Epoch) {
-	c.lead, c.epoch, c.leadAt, c.outgoing = true, epoch, c.now, 0
+	c.turn.Lead, c.turn.Epoch, c.turn.LeadAt, c.turn.Outgoing = true, epoch, c.turn.Now, 0
 	c.forgetUnconfirmed()
 	for _, j := range c.entries.table.Jobs() {
 		c.records.adopt(c.entries.byID[j.ID])
 	}
 	for _, p := range slices.Sorted(maps.Keys(c.contact.sessions)) {
-		c.send(p, c.owns())
+		c.turn.Send(p, c.turn.Owns())
 	}
 	c.pending.parents.takeOver()
 	c.contact.seekAll()
@@ -37,10 +38,10 @@ func (c *Core) forgetUnconfirmed() {
 // deposed ends the ownership: it takes back all offers, answers all requests, and drops what only an owner needs. The
 // jobs stay, and the entries of the new owner keep them up to date.
 func (c *Core) deposed(epoch job.Epoch) {
-	if !c.lead || epoch != c.epoch {
+	if !c.turn.Lead || epoch != c.turn.Epoch {
 		return
 	}
-	c.lead, c.outgoing = false, 0
+	c.turn.Lead, c.turn.Outgoing = false, 0
 	c.plan.allotments.reset()
 	c.dispatches.lostLead()
 	c.forgetUnconfirmed()
@@ -63,18 +64,18 @@ const (
 // stale handles a host's answer that it knows a newer epoch of the group. If that epoch names this daemon as the owner,
 // a copy of this daemon has led: one with the same key and another log. See docs/adr, ADR 166.
 func stale(c *Core, w *worker, m contract.Stale) {
-	if m.Group != c.cfg.Group || !c.epoch.Less(m.Epoch) {
+	if m.Group != c.turn.Config.Group || !c.turn.Epoch.Less(m.Epoch) {
 		return
 	}
-	if m.Owner != c.cfg.Self || m.Epoch.Generation != c.epoch.Generation {
-		c.notify(Notice{Kind: NewerOwner, Peer: w.Peer, Node: w.Name(), Detail: m.Epoch.String()})
+	if m.Owner != c.turn.Config.Self || m.Epoch.Generation != c.turn.Epoch.Generation {
+		c.turn.Notify(step.Notice{Kind: step.NewerOwner, Peer: w.Peer, Node: w.Name(), Detail: m.Epoch.String()})
 		return
 	}
-	if !c.lead || c.now.Before(c.raises.next) {
+	if !c.turn.Lead || c.turn.Now.Before(c.turn.Raises.Next) {
 		return
 	}
-	c.raises.pause = min(max(2*c.raises.pause, raiseFirst), raiseMost)
-	c.raises.next = c.now.Add(c.raises.pause)
-	c.fx.Raise = m.Epoch
-	c.notify(Notice{Kind: CopyHasLed, Peer: w.Peer, Node: w.Name(), Detail: m.Epoch.String()})
+	c.turn.Raises.Pause = min(max(2*c.turn.Raises.Pause, raiseFirst), raiseMost)
+	c.turn.Raises.Next = c.turn.Now.Add(c.turn.Raises.Pause)
+	c.turn.Effects.Raise = m.Epoch
+	c.turn.Notify(step.Notice{Kind: step.CopyHasLed, Peer: w.Peer, Node: w.Name(), Detail: m.Epoch.String()})
 }

@@ -11,15 +11,16 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/state"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // parents follows the parents that the table cannot judge alone, while this daemon leads.
 type parents struct {
-	*turn
+	*step.Turn
 	entries *entries
 
 	followed map[job.ID]*parent
-	line     []job.ID // parents beyond maxParents, in the order in which they get their turn
+	line     []job.ID // parents beyond MaxParents, in the order in which they get their turn
 	inLine   map[job.ID]bool
 	news     []job.ParentRecord // to be proposed
 	under    map[job.ID]int     // how many records about a parent are proposed and not yet applied
@@ -28,7 +29,7 @@ type parents struct {
 
 // The bounds of what is followed.
 const (
-	maxParents = 16384 // that are followed at a time
+	MaxParents = 16384 // that are followed at a time
 	maxNews    = 4096  // records that wait for their turn; a parent beyond that is asked again
 	maxLinks   = 1 << 20
 	maxAgo     = 367 * 24 * time.Hour // more than any delay
@@ -51,7 +52,7 @@ type parent struct {
 
 // update starts or stops following a job after a change of what other jobs await from it.
 func (ps *parents) update(id job.ID) {
-	if !ps.lead {
+	if !ps.Lead {
 		return
 	}
 	a, p := ps.entries.table.Parents.Awaited(id), ps.followed[id]
@@ -61,19 +62,19 @@ func (ps *parents) update(id job.ID) {
 	switch {
 	case !a.Ask:
 		ps.leave(id)
-	case p == nil && len(ps.followed) >= maxParents:
+	case p == nil && len(ps.followed) >= MaxParents:
 		if !ps.inLine[id] {
 			ps.inLine[id], ps.line = true, append(ps.line, id)
 		}
 	case p == nil:
 		ps.followed[id] = &parent{tasks: a.Tasks}
-		ps.fx.Follow = append(ps.fx.Follow, job.Follow{Job: id, Tasks: a.Tasks})
+		ps.Effects.Follow = append(ps.Effects.Follow, job.Follow{Job: id, Tasks: a.Tasks})
 	case a.Tasks: // another job has just begun to wait for the parent's tasks
 		p.tasks = true
-		ps.fx.Follow = append(ps.fx.Follow, job.Follow{Job: id, Tasks: true})
+		ps.Effects.Follow = append(ps.Effects.Follow, job.Follow{Job: id, Tasks: true})
 	case p.told && p.silent == "": // another job has just begun to wait for the parent
 		x := p.seen
-		x.Ago += ps.now.Sub(p.at)
+		x.Ago += ps.Now.Sub(p.at)
 		ps.learn(ps.recordOf(x))
 	}
 }
@@ -84,13 +85,13 @@ func (ps *parents) leave(id job.ID) {
 		return
 	}
 	delete(ps.followed, id)
-	ps.fx.Unfollow = append(ps.fx.Unfollow, id)
+	ps.Effects.Unfollow = append(ps.Effects.Unfollow, id)
 	ps.next()
 }
 
 // next follows jobs in line, the first one first, while there is room.
 func (ps *parents) next() {
-	for len(ps.line) > 0 && len(ps.followed) < maxParents {
+	for len(ps.line) > 0 && len(ps.followed) < MaxParents {
 		id := ps.line[0]
 		ps.line = ps.line[1:]
 		delete(ps.inLine, id)
@@ -107,7 +108,7 @@ func (ps *parents) takeOver() {
 
 // lostLead stops following all jobs. The next owner asks again.
 func (ps *parents) lostLead() {
-	ps.fx.Unfollow = append(ps.fx.Unfollow, slices.Sorted(maps.Keys(ps.followed))...)
+	ps.Effects.Unfollow = append(ps.Effects.Unfollow, slices.Sorted(maps.Keys(ps.followed))...)
 	clear(ps.followed)
 	clear(ps.under)
 	clear(ps.inLine)
@@ -116,9 +117,9 @@ func (ps *parents) lostLead() {
 
 // recordOf returns the record of what an owner said.
 func (ps *parents) recordOf(x job.Progress) job.ParentRecord {
-	r := job.ParentRecord{Parent: x.Job, State: x.State, Started: x.Started, Tasks: x.Tasks, At: ps.now}
+	r := job.ParentRecord{Parent: x.Job, State: x.State, Started: x.Started, Tasks: x.Tasks, At: ps.Now}
 	if x.Started {
-		r.Since = ps.now.Add(-min(max(0, x.Ago), maxAgo))
+		r.Since = ps.Now.Add(-min(max(0, x.Ago), maxAgo))
 	}
 	return r
 }
@@ -130,15 +131,15 @@ func (ps *parents) seen(x job.Progress) {
 		return // nobody waits for it any more
 	}
 	r := ps.recordOf(x)
-	p.silent, p.told, p.seen, p.at = "", true, x, ps.now
+	p.silent, p.told, p.seen, p.at = "", true, x, ps.Now
 	p.seen.Tasks = job.TaskStates{}
 	if !ps.entries.table.Parents.Learns(r) {
 		return
 	}
-	if earliest := ps.now.Add(-parentBurst * parentGap); p.spent.Before(earliest) {
+	if earliest := ps.Now.Add(-parentBurst * parentGap); p.spent.Before(earliest) {
 		p.spent = earliest
 	}
-	if p.spent.After(ps.now) || len(ps.news) >= maxNews {
+	if p.spent.After(ps.Now) || len(ps.news) >= maxNews {
 		ps.askAgain(x.Job)
 		return
 	}
@@ -156,22 +157,22 @@ func (ps *parents) askAgain(id job.ID) {
 		return
 	}
 	p.again = true
-	ps.after(retryWait, func() {
+	ps.After(retryWait, func() {
 		p.again = false
 		if ps.followed[id] == p {
-			ps.fx.Follow = append(ps.fx.Follow, job.Follow{Job: id, Tasks: p.tasks})
+			ps.Effects.Follow = append(ps.Effects.Follow, job.Follow{Job: id, Tasks: p.tasks})
 		}
 	})
 }
 
 // tell proposes what was learnt. It drops requests to follow jobs that this step has left.
 func (ps *parents) tell() {
-	ps.fx.Follow = slices.DeleteFunc(ps.fx.Follow, func(x job.Follow) bool { return ps.followed[x.Job] == nil })
+	ps.Effects.Follow = slices.DeleteFunc(ps.Effects.Follow, func(x job.Follow) bool { return ps.followed[x.Job] == nil })
 	n := 0
-	for ; n < len(ps.news) && ps.outgoing < maxOutgoing; n++ {
+	for ; n < len(ps.news) && ps.Outgoing < step.MaxOutgoing; n++ {
 		if r := ps.news[n]; ps.entries.table.Parents.Learns(r) {
 			ps.under[r.Parent]++
-			ps.propose(r)
+			ps.Propose(r)
 		}
 	}
 	clear(ps.news[:n])
@@ -199,7 +200,7 @@ func (ps *parents) refused(id job.ID) {
 	ps.settled(id)
 	ps.askAgain(id)
 	if ps.followed[id] == nil {
-		ps.after(retryWait, func() { ps.update(id) })
+		ps.After(retryWait, func() { ps.update(id) })
 	}
 }
 
@@ -222,7 +223,7 @@ func (ps *parents) waits(e *entry, index int) (word string, all bool) {
 		return job.ReasonDependencyNeverSatisfied, !e.job.Waits.Each()
 	case state.WaitNone:
 	}
-	if e.parents.until.After(ps.now) {
+	if e.parents.until.After(ps.Now) {
 		return job.ReasonDependency, true
 	}
 	return "", true
@@ -235,6 +236,6 @@ func (ps *parents) delayed(e *entry) bool {
 	if due.Equal(w.due) {
 		return false
 	}
-	w.due, w.until = due, ps.now.Add(min(due.Sub(ps.entries.wall()), e.job.Waits.Delay()))
-	return w.until.After(ps.now)
+	w.due, w.until = due, ps.Now.Add(min(due.Sub(ps.entries.wall()), e.job.Waits.Delay()))
+	return w.until.After(ps.Now)
 }

@@ -1,19 +1,18 @@
 package scheduler
 
-// Jobs that depend on others: bounds, large numbers of them, and what an owner that lies can do.
+// Jobs that depend on others: bounds, many of them, and what a bad owner can do.
 
 import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 func (x *bench) submitAfter(dependency string) job.ID {
@@ -21,7 +20,7 @@ func (x *bench) submitAfter(dependency string) job.ID {
 	s.Dependency = []string{dependency}
 	x.index++
 	id := job.NewID(7, x.index)
-	x.step(Committed{job.Committed{Index: x.index, Epoch: job.Epoch{Term: 1}, Records: []job.Record{job.SubmitRecord{Job: id, User: "amy", Spec: s, At: x.now}}}})
+	x.step(step.Committed{Committed: job.Committed{Index: x.index, Epoch: job.Epoch{Term: 1}, Records: []job.Record{job.SubmitRecord{Job: id, User: "amy", Spec: s, At: x.now}}}})
 	return id
 }
 
@@ -35,7 +34,7 @@ func TestManyJobsThatWaitForOneBecomeReadyAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			x := newBench(t, 1, 1)
 			x.index++
-			x.step(Committed{job.Committed{Index: x.index, Epoch: job.Epoch{Term: 1}, Records: []job.Record{
+			x.step(step.Committed{Committed: job.Committed{Index: x.index, Epoch: job.Epoch{Term: 1}, Records: []job.Record{
 				job.SubmitRecord{Job: job.NewID(7, 1<<40), User: "amy", Spec: benchSpec(0), At: x.now},
 			}}})
 			const n = 10_000
@@ -50,7 +49,7 @@ func TestManyJobsThatWaitForOneBecomeReadyAtOnce(t *testing.T) {
 			cpu := startCPU(t)
 			cpu.start()
 			if name == "other" {
-				x.step(ParentSeen{job.Progress{Job: parent, State: job.Succeeded, Started: true}})
+				x.step(step.ParentSeen{Progress: job.Progress{Job: parent, State: job.Succeeded, Started: true}})
 			} else {
 				x.serve()
 				x.serve()
@@ -79,7 +78,7 @@ func TestElementsOfALargeArrayFollowAnotherArray(t *testing.T) {
 	s.Array, s.Dependency = fmt.Sprintf("0-%d", n-1), []string{"aftercorr:" + string(far(1))}
 	id := job.NewID(7, 99)
 	x.index++
-	x.step(Committed{job.Committed{Index: x.index, Epoch: job.Epoch{Term: 1}, Records: []job.Record{
+	x.step(step.Committed{Committed: job.Committed{Index: x.index, Epoch: job.Epoch{Term: 1}, Records: []job.Record{
 		job.SubmitRecord{Job: id, User: "amy", Spec: s, At: x.now, Tasks: n},
 	}}})
 	e := x.core.entries.byID[id]
@@ -92,7 +91,7 @@ func TestElementsOfALargeArrayFollowAnotherArray(t *testing.T) {
 			p.Tasks.Succeeded = append(p.Tasks.Succeeded, job.Range{First: i, Last: i})
 		}
 		x.now = x.now.Add(time.Second)
-		x.step(ParentSeen{p})
+		x.step(step.ParentSeen{Progress: p})
 		for range 8 {
 			x.serve()
 		}
@@ -111,11 +110,11 @@ func TestElementsOfALargeArrayFollowAnotherArray(t *testing.T) {
 	}
 }
 
-// At most maxParents jobs are followed. When one of them is no longer followed, the next in line is.
+// At most MaxParents jobs are followed. When one of them is no longer followed, the next in line is.
 func TestFollowedJobsAreBounded(t *testing.T) {
 	x := newBench(t, 1, 1)
 	var ids []job.ID
-	for i := range maxParents/500 + 2 {
+	for i := range MaxParents/500 + 2 {
 		var names []string
 		for k := range 500 {
 			names = append(names, string(far(i*500+k+1)))
@@ -123,17 +122,17 @@ func TestFollowedJobsAreBounded(t *testing.T) {
 		ids = append(ids, x.submitAfter("afterany:"+strings.Join(names, ":")))
 	}
 	ps := x.core.pending.parents
-	lined := (maxParents/500+2)*500 - maxParents
-	if len(ps.followed) != maxParents || len(ps.line) != lined {
-		t.Fatalf("%d jobs are followed, %d are in line, want %v and %v", len(ps.followed), len(ps.line), maxParents, lined)
+	lined := (MaxParents/500+2)*500 - MaxParents
+	if len(ps.followed) != MaxParents || len(ps.line) != lined {
+		t.Fatalf("%d jobs are followed, %d are in line, want %v and %v", len(ps.followed), len(ps.line), MaxParents, lined)
 	}
-	j, _ := x.core.Job(ids[len(ids)-1])
+	j, _ := x.core.View().Job(ids[len(ids)-1])
 	if d := j.Depends[499].Detail; !strings.Contains(d, "in line") {
 		t.Errorf(`the last one: %q, want "in line" in it`, d)
 	}
-	x.step(ParentSeen{job.Progress{Job: far(1), State: job.Failed, Started: true}})
-	if len(ps.followed) != maxParents || len(ps.line) != lined-1 {
-		t.Errorf("then %d jobs are followed, %d are in line, want %v and %v", len(ps.followed), len(ps.line), maxParents, lined-1)
+	x.step(step.ParentSeen{Progress: job.Progress{Job: far(1), State: job.Failed, Started: true}})
+	if len(ps.followed) != MaxParents || len(ps.line) != lined-1 {
+		t.Errorf("then %d jobs are followed, %d are in line, want %v and %v", len(ps.followed), len(ps.line), MaxParents, lined-1)
 	}
 }
 
@@ -145,14 +144,14 @@ func TestReportsThatChangeWithoutEndAreLimited(t *testing.T) {
 	const seconds = 100
 	for i := range seconds * 100 {
 		x.now = x.now.Add(10 * time.Millisecond)
-		x.step(ParentSeen{job.Progress{Job: far(1), State: []job.State{job.Failed, job.Pending}[i%2], Started: i%2 == 0}})
+		x.step(step.ParentSeen{Progress: job.Progress{Job: far(1), State: []job.State{job.Failed, job.Pending}[i%2], Started: i%2 == 0}})
 	}
 	if n := int(x.index - before); n > parentBurst+seconds*11 || n < seconds {
 		t.Errorf("it caused %d records, want at most %v and at least %v", n, parentBurst+seconds*11, seconds)
 	}
 	x.now = x.now.Add(time.Minute)
 	x.step()
-	x.step(ParentSeen{job.Progress{Job: far(1), State: job.Succeeded, Started: true}})
+	x.step(step.ParentSeen{Progress: job.Progress{Job: far(1), State: job.Succeeded, Started: true}})
 	if n := x.core.entries.table.Parents.Links(); n != 0 {
 		t.Error("the last report of the owner is not believed")
 	}
@@ -162,7 +161,7 @@ func TestReportsThatChangeWithoutEndAreLimited(t *testing.T) {
 func TestDelayCountsFromAStartThatIsAlreadyKnown(t *testing.T) {
 	x := newBench(t, 1, 1)
 	x.submitAfter("afterok:" + string(far(1)))
-	x.step(ParentSeen{job.Progress{Job: far(1), State: job.Running, Started: true, Ago: time.Minute}})
+	x.step(step.ParentSeen{Progress: job.Progress{Job: far(1), State: job.Running, Started: true, Ago: time.Minute}})
 	x.now = x.now.Add(6 * time.Minute)
 	id := x.submitAfter("after:" + string(far(1)) + "+10")
 	if left := x.core.entries.byID[id].job.Waits.DueAt().Sub(x.now).Round(time.Second); left != 3*time.Minute {
@@ -174,16 +173,16 @@ func TestDelayCountsFromAStartThatIsAlreadyKnown(t *testing.T) {
 func TestDeposedOwnerFollowsNoParents(t *testing.T) {
 	x := newBench(t, 1, 1)
 	x.submitAfter("afterok:" + string(far(1)))
-	fx := x.core.Step(x.now, Deposed{Epoch: job.Epoch{Term: 1}})
+	fx := x.core.Step(x.now, step.Deposed{Epoch: job.Epoch{Term: 1}})
 	if !slices.Equal(fx.Unfollow, []job.ID{far(1)}) {
 		t.Errorf("deposed, it leaves %v, want %v", fx.Unfollow, []job.ID{far(1)})
 	}
-	fx = x.core.Step(x.now, ParentSeen{job.Progress{Job: far(1), State: job.Succeeded, Started: true}})
+	fx = x.core.Step(x.now, step.ParentSeen{Progress: job.Progress{Job: far(1), State: job.Succeeded, Started: true}})
 	if len(fx.Propose)+len(fx.Follow) > 0 {
 		t.Errorf("deposed, it proposes %v and follows %v, want none and none", fx.Propose, fx.Follow)
 	}
 	x.index++
-	fx = x.core.Step(x.now, Committed{job.Committed{Index: x.index, Epoch: job.Epoch{Term: 2}, Lead: true}})
+	fx = x.core.Step(x.now, step.Committed{Committed: job.Committed{Index: x.index, Epoch: job.Epoch{Term: 2}, Lead: true}})
 	if want := []job.Follow{{Job: far(1)}}; !slices.Equal(fx.Follow, want) {
 		t.Errorf("owner again, it follows %v, want %v", fx.Follow, want)
 	}
@@ -195,125 +194,23 @@ func TestJobWithAnUnknownParentIsRefused(t *testing.T) {
 	x := newBench(t, 1, 1)
 	s := benchSpec(0)
 	s.Dependency = []string{"afterok:" + string(far(1))}
-	submit := func(tok Token, unknown ...job.ID) Reply {
+	submit := func(tok step.Token, unknown ...job.ID) step.Reply {
 		t.Helper()
-		fx := x.core.Step(x.now, Submit{Token: tok, User: "amy", Key: "k", Spec: s, Unknown: unknown})
+		fx := x.core.Step(x.now, step.Submit{Token: tok, User: "amy", Key: "k", Spec: s, Unknown: unknown})
 		if len(fx.Propose) > 0 {
 			x.index++
-			fx = x.core.Step(x.now, Committed{job.Committed{Index: x.index, Epoch: job.Epoch{Term: 1}, Records: fx.Propose}})
+			fx = x.core.Step(x.now, step.Committed{Committed: job.Committed{Index: x.index, Epoch: job.Epoch{Term: 1}, Records: fx.Propose}})
 		}
 		if len(fx.Reply) != 1 {
 			t.Fatalf("%d replies, want 1", len(fx.Reply))
 		}
 		return fx.Reply[0]
 	}
-	if r := submit(1, far(1)); !errors.Is(r.Err, ErrInvalid) || !strings.Contains(r.Err.Error(), string(far(1))) {
+	if r := submit(1, far(1)); !errors.Is(r.Err, step.ErrInvalid) || !strings.Contains(r.Err.Error(), string(far(1))) {
 		t.Errorf("unknown: %v, want ErrInvalid and %v in it", r.Err, string(far(1)))
 	}
 	first := submit(2)
 	if again := submit(3, far(1)); first.Err != nil || again.Err != nil || first.Job.ID != again.Job.ID {
 		t.Errorf("accepted %s, %v; and later %s, %v, want the same job twice without an error", first.Job.ID, first.Err, again.Job.ID, again.Err)
-	}
-}
-
-// A follower gets the state of each job, then each change, for jobs in memory and on disk, until this daemon is no
-// longer the owner.
-func TestFollowerGetsEachChange(t *testing.T) {
-	withLoop(t, nil, func(t *testing.T, h loopRig) {
-		h.host.connect("here")
-		var ids []job.ID
-		for _, array := range []string{"", "3-4", "", "", ""} { // two of the ended ones stay in memory
-			r := request("j")
-			r.Spec.Array = array
-			j, err := h.loop.Submit(t.Context(), r)
-			if err != nil {
-				t.Fatal(err)
-			}
-			ids = append(ids, j.ID)
-			time.Sleep(time.Minute)
-		}
-		running, err := h.loop.Submit(t.Context(), request("r"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		nobody := job.NewID(7, 12345)
-		var got []job.Progress
-		enough := errors.New("enough")
-		err = h.loop.Follow(t.Context(), []job.Follow{{Job: ids[1], Tasks: true}, {Job: ids[4]}, {Job: nobody}, {Job: running.ID}}, func(p job.Progress) error {
-			if got = append(got, p); p.Job == running.ID && p.State == job.Succeeded {
-				return enough
-			}
-			return nil
-		})
-		if !errors.Is(err, enough) {
-			t.Fatalf("Follow = %v after %+v, want enough", err, got)
-		}
-		if x := got[0]; x.Job != ids[1] || x.State != job.Succeeded || !x.Started || x.Ago < 3*time.Minute || !reflect.DeepEqual(x.Tasks.Succeeded, []job.Range{{First: 3, Last: 4}}) {
-			t.Errorf("an archived array: %+v, want the job that succeeded more than 3 minutes ago, with the tasks 3 and 4", x)
-		}
-		if x := got[1]; x.Job != ids[4] || x.State != job.Succeeded || x.Tasks.Len() != 0 {
-			t.Errorf("a job: %+v, want Job %v, State %v and Tasks.Len() 0", x, ids[4], job.Succeeded)
-		}
-		if x := got[2]; x.Job != nobody || x.State != "" || x.Started {
-			t.Errorf("no job: %+v, want no state", x)
-		}
-		if len(got) < 5 || got[3].State.Ended() {
-			t.Errorf("a job that runs: %+v, want a job that has not ended", got[3:])
-		}
-
-		over := make(chan error, 1)
-		go func() {
-			over <- h.loop.Follow(t.Context(), []job.Follow{{Job: ids[0]}}, func(job.Progress) error { return nil })
-		}()
-		synctest.Wait()
-		h.loop.Deposed(job.Epoch{Term: 1})
-		if err := <-over; !errors.Is(err, ErrNotOwner) {
-			t.Errorf("after the ownership: %v, want ErrNotOwner", err)
-		}
-		if err := h.loop.Follow(t.Context(), []job.Follow{{Job: ids[0]}}, nil); !errors.Is(err, ErrNotOwner) {
-			t.Errorf("without the ownership: %v, want ErrNotOwner", err)
-		}
-		synctest.Wait()
-		if fs := &h.loop.execute.followers; fs.n != 0 || len(fs.of) != 0 {
-			t.Errorf("%d followers are kept, want none", fs.n)
-		}
-	})
-}
-
-// A follower that has gone is forgotten, and the number of followers is bounded.
-func TestFollowersAreBounded(t *testing.T) {
-	var fs followers
-	var all []*follower
-	for range maxFollowers {
-		f := newFollower([]job.Follow{{Job: far(1)}, {Job: far(2), Tasks: true}})
-		if err := fs.add(f); err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, f)
-	}
-	if err := fs.add(newFollower([]job.Follow{{Job: far(3)}})); !errors.Is(err, ErrBusy) {
-		t.Errorf("one more: %v, want ErrBusy", err)
-	}
-	all[0].take()
-	fs.publish([]job.ID{far(2), far(2), far(3)}, []job.ID{far(1)})
-	if ids, _ := all[0].take(); !slices.Equal(ids, []job.ID{far(2), far(1)}) {
-		t.Errorf("it is told of %v, want %v", ids, []job.ID{far(2), far(1)})
-	}
-	for _, f := range all {
-		fs.remove(f)
-		fs.remove(f)
-	}
-	if fs.n != 0 || len(fs.of) != 0 || fs.jobs != 0 {
-		t.Errorf("%d followers of %d jobs are left, want none", fs.n, len(fs.of))
-	}
-	many := make([]job.Follow, MaxFollowed)
-	for i := range many {
-		many[i].Job = far(i)
-	}
-	n := 0
-	for ; fs.add(newFollower(many)) == nil; n++ {
-	}
-	if n != maxAllFollowed/MaxFollowed {
-		t.Errorf("%d followers of %d jobs each are taken, want %v", n, MaxFollowed, maxAllFollowed/MaxFollowed)
 	}
 }

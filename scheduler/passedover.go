@@ -16,7 +16,7 @@ import (
 // limit and avoid no host.
 func passedOverWhy(p *placement, g *shape, t *task) job.Reason {
 	limit, apart := contract.LimitOf(&t.e.job.Spec), awayFrom(p, t)
-	if known := &g.passed; known.at == p.steps && known.limit == limit && len(apart) == 0 {
+	if known := &g.passed; known.at == p.Steps && known.limit == limit && len(apart) == 0 {
 		return known.why
 	}
 	var why job.Reason
@@ -29,7 +29,7 @@ func passedOverWhy(p *placement, g *shape, t *task) job.Reason {
 			why = cmp.Or(why, job.Reason{Word: job.ReasonResources, Detail: contract.Clip(h.Name() + ": " + apart[i].why(t.e))})
 			continue
 		}
-		if kept := fleet.KeptFrom(h, asked, p.now); kept != "" {
+		if kept := fleet.KeptFrom(h, asked, p.Now); kept != "" {
 			why = job.Reason{Word: job.ReasonPriority, Detail: contract.Clip(h.Name() + " " + kept)}
 			break
 		}
@@ -39,7 +39,7 @@ func passedOverWhy(p *placement, g *shape, t *task) job.Reason {
 		why.Word = job.ReasonPriority
 	}
 	if len(apart) == 0 {
-		g.passed = passedOver{why, limit, p.steps}
+		g.passed = passedOver{why, limit, p.Steps}
 	}
 	return why
 }

@@ -15,11 +15,12 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/state"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // pending holds the tasks that wait for a host.
 type pending struct {
-	*turn
+	*step.Turn
 	hosts   *hosts
 	search  *search
 	parents *parents
@@ -30,7 +31,7 @@ type pending struct {
 	parked waitlist  // the first task of each shape that found no room when it was last tried
 	queued waitlist  // tasks whose offers queue at full hosts
 	begins *timers.Heap[time.Time, *entry]
-	look   *timer      // compares the first of begins with the wall clock
+	look   *step.Timer // compares the first of begins with the wall clock
 	hurry  func(*task) // gives a task that waits the level that it has by now
 }
 
@@ -147,14 +148,14 @@ func splitByTime(p *pending, es *entries) {
 // requeue puts a task that may be placed into the queue of its shape. If the task pauses, a timer calls requeue again
 // later.
 func (p *pending) requeue(t *task) {
-	if !p.lead || t.tally.gone || t.queued || !t.leads() || t.phase != idle || t.durable().State != job.Pending {
+	if !p.Lead || t.tally.gone || t.queued || !t.leads() || t.phase != idle || t.durable().State != job.Pending {
 		return
 	}
 	g := p.join(t)
-	if when := t.pause.until; when.After(p.now) {
+	if when := t.pause.until; when.After(p.Now) {
 		if !t.pause.armed.Equal(when) {
 			t.pause.armed = when
-			p.at(when, func() { p.requeue(t) })
+			p.At(when, func() { p.requeue(t) })
 		}
 		p.unbar(t)
 		p.follow(t.e) // another task may go meanwhile
@@ -165,8 +166,8 @@ func (p *pending) requeue(t *task) {
 		return
 	}
 	p.unbar(t)
-	rate(p.turn, t, p.hurry)
-	waitsForHost(p.turn, t)
+	rate(p.Turn, t, p.hurry)
+	waitsForHost(p.Turn, t)
 	p.setWaiting(t, true)
 	t.queued = true
 	first := g.queue.len() == 0 || rank(t, g.queue.first()) < 0
@@ -181,29 +182,29 @@ func (p *pending) requeue(t *task) {
 
 // waitsForHost notes since when a task waits for a host. The tasks of an array wait together, although only the first of
 // them is in the queue.
-func waitsForHost(tn *turn, t *task) {
+func waitsForHost(tn *step.Turn, t *task) {
 	e := t.e
 	if spec := &e.job.Spec; e.eligible.IsZero() {
-		e.eligible = tn.now
+		e.eligible = tn.Now
 		if spec.Begin == nil && len(spec.Dependency) == 0 && !spec.Hold {
 			e.eligible = e.born
 		}
 	}
-	if t.waited.IsZero() {
-		t.waited = tn.now
+	if t.Waited.IsZero() {
+		t.Waited = tn.Now
 		if t.durable().Attempt == 0 {
-			t.waited = e.eligible
+			t.Waited = e.eligible
 		}
 	}
 }
 
 // placed notes that a Start was sent to a host.
-func placed(tn *turn, t *task) {
-	if !t.waited.IsZero() {
-		tn.totals.Queued.add(tn.now.Sub(t.waited))
+func placed(tn *step.Turn, t *task) {
+	if !t.Waited.IsZero() {
+		tn.Totals.Queued.Add(tn.Now.Sub(t.Waited))
 	}
 	t.e.place(tn)
-	t.inTotals = inTotals{fresh: t.durable().Attempt == 1 || len(state.Outcomes(t.e.job, t.index)) <= 1} // earlier ones were declined
+	t.Counting = step.Counting{Fresh: t.durable().Attempt == 1 || len(state.Outcomes(t.e.job, t.index)) <= 1} // earlier ones were declined
 }
 
 // maxPaused bounds the tasks of a job that have soft state and are not assigned: those that are offered and those that
@@ -215,7 +216,7 @@ const maxPaused = 4096
 // the first that waits fits no host, none does. A queue of ranges would be cut by each retry, hold or late result, and the
 // table of jobs has the states already.
 func (p *pending) follow(e *entry) {
-	if !p.lead || e.front != nil && e.front.queued {
+	if !p.Lead || e.front != nil && e.front.queued {
 		return
 	}
 	for _, t := range e.barred {
@@ -243,11 +244,11 @@ func (p *pending) follow(e *entry) {
 			return
 		}
 		if e.parents.barred {
-			e.parents.barred, e.parents.able = false, p.now
+			e.parents.barred, e.parents.able = false, p.Now
 		}
 		e.pass(index)
 		e.front = e.task(index)
-		e.front.backOff(p.turn) // it may have failed under an earlier owner
+		e.front.backOff(p.Turn) // it may have failed under an earlier owner
 		p.requeue(e.front)
 		if e.front.queued {
 			return
@@ -287,7 +288,7 @@ func (p *pending) setBarred(t *task) {
 
 func (p *pending) unbar(t *task) {
 	if t.barred {
-		t.barred, t.able = false, p.now
+		t.barred, t.able = false, p.Now
 		at, _ := slices.BinarySearchFunc(t.e.barred, t, byIndex)
 		t.e.barred = slices.Delete(t.e.barred, at, at+1)
 	}
@@ -313,7 +314,7 @@ func (p *pending) dispatched(t *task) {
 func (p *pending) followAll(e *entry) {
 	p.awaitBegin(e)
 	e.next, e.parents.ready = 0, nil
-	if !p.lead {
+	if !p.Lead {
 		return
 	}
 	if e.job.Waits.Each() {
@@ -321,7 +322,7 @@ func (p *pending) followAll(e *entry) {
 		p.addReady(e, job.Range{First: 0, Last: e.job.Len() - 1})
 	}
 	if p.parents.delayed(e) {
-		p.at(e.parents.until, func() { p.follow(e) })
+		p.At(e.parents.until, func() { p.follow(e) })
 	}
 	p.follow(e)
 }
@@ -347,15 +348,15 @@ func (p *pending) awaitBegin(e *entry) {
 
 // armBegins sets the timer for the next look at the wall clock.
 func (p *pending) armBegins() {
-	p.stop(p.look)
+	p.Stop(p.look)
 	if first, some := p.begins.Next(); some {
-		p.look = p.after(min(max(first.Sub(p.now), 0), wallLook), p.begun)
+		p.look = p.After(min(max(first.Sub(p.Now), 0), wallLook), p.begun)
 	}
 }
 
 // begun follows the jobs whose begin is reached.
 func (p *pending) begun() {
-	for e, due := p.begins.Take(p.now); due; e, due = p.begins.Take(p.now) {
+	for e, due := p.begins.Take(p.Now); due; e, due = p.begins.Take(p.Now) {
 		e.begin = nil
 		p.follow(e)
 	}

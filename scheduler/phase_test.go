@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/musterhq/muster/internal/testkit/stories"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // Each phase can be reached from idle, has legal moves, and leads back to idle. No move leads back to the Start of an
@@ -45,8 +46,8 @@ func reaches(from, to phase) bool {
 // A move that is not in the table is made, and reported.
 func TestIllegalMoveIsReported(t *testing.T) {
 	s := newStory(t, 0)
-	var told []Notice
-	s.illegal = func(n Notice) { told = append(told, n) }
+	var told []step.Notice
+	s.illegal = func(n step.Notice) { told = append(told, n) }
 	for _, line := range []string{"lead", "worker n1", "submit a", "take n1 a"} {
 		s.do(line)
 	}
@@ -78,7 +79,7 @@ func TestStoriesMakeExactlyTheLegalMoves(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := newStory(t, 0)
-		s.illegal = func(n Notice) { occurs[n.Detail] = true }
+		s.illegal = func(n step.Notice) { occurs[n.Detail] = true }
 		stories.Tell(string(text), func(c stories.Command) string {
 			s.act(c)
 			return ""

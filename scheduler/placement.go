@@ -11,11 +11,12 @@ import (
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/place"
 	"github.com/musterhq/muster/scheduler/policy"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // placement puts the questions of a step to the placer. It changes nothing: the caller acts on the answers.
 type placement struct {
-	*turn
+	*step.Turn
 	policies *policies
 	hosts    *hosts
 	pending  *pending
@@ -24,7 +25,7 @@ type placement struct {
 }
 
 // newPlacer returns the placer of an owner.
-func newPlacer(cfg *Config, hs *hosts, ps *policies) *place.Placer {
+func newPlacer(cfg *step.Config, hs *hosts, ps *policies) *place.Placer {
 	p := place.New(&hs.fleet, &ps.typical)
 	if cfg.Candidates > 0 {
 		p.Sample = cfg.Candidates
@@ -34,20 +35,20 @@ func newPlacer(cfg *Config, hs *hosts, ps *policies) *place.Placer {
 
 // asks returns what the placer needs to know of the task.
 func (pl *placement) asks(t *task) place.Task {
-	x := place.Task{Request: t.request(), Policy: pl.policies.named[pl.policies.of(&t.e.job.Spec)], Avoid: pl.leftOut.add(t.e, t.avoid, pl.now)}
+	x := place.Task{Request: t.request(), Policy: pl.policies.named[pl.policies.of(&t.e.job.Spec)], Avoid: pl.leftOut.add(t.e, t.avoid, pl.Now)}
 	if len(t.e.shuns) > 0 {
 		x.Avoid = append(slices.Clone(t.e.shuns), x.Avoid...)
 	}
 	if d := t.dispatch; d != nil && d.gang != nil {
-		x.Home = d.gang.homeAt(pl.now.Sub(t.e.born), pl.cfg.GangHold)
+		x.Home = d.gang.homeAt(pl.Now.Sub(t.e.born), pl.Config.GangHold)
 	}
-	pl.placer.FindElsewhere(&x, pl.now)
+	pl.placer.FindElsewhere(&x, pl.Now)
 	return x
 }
 
 // leaves reports whether the job of the task leaves the host out while another host could take the task, and until when.
 func (pl *placement) leaves(t *task, p job.Peer) (until time.Time, leaves bool) {
-	until, leaves = pl.leftOut.refuses(t, p, pl.now)
+	until, leaves = pl.leftOut.refuses(t, p, pl.Now)
 	if leaves {
 		leaves = pl.asks(t).Elsewhere
 	}
@@ -74,7 +75,7 @@ func (pl *placement) racks(t *task) []place.Part {
 // next question.
 func (pl *placement) decide(t *task, from int) place.Decision {
 	x := pl.asks(t)
-	return pl.placer.Decide(&x, from, pl.now)
+	return pl.placer.Decide(&x, from, pl.Now)
 }
 
 // more returns one more full host at which the dispatch may queue, or nil, and the hosts where tasks of a lower priority
@@ -84,7 +85,7 @@ func (pl *placement) more(d *dispatch, from int) (next *fleet.Host, passed []*fl
 	for _, o := range d.offers {
 		x.At = append(x.At, o.worker.Host)
 	}
-	if hosts := pl.placer.Queue(&x, from, pl.now); len(hosts) > 0 {
+	if hosts := pl.placer.Queue(&x, from, pl.Now); len(hosts) > 0 {
 		next = hosts[0]
 	}
 	return next, pl.placer.Passed(&x, 0)
@@ -95,24 +96,24 @@ func (pl *placement) more(d *dispatch, from int) (next *fleet.Host, passed []*fl
 // they go where homeAt says: to the home of the gang, or to any hosts, in turns.
 func (pl *placement) gather(t *task, g *gang, offers []*offer, missing, more, from int) ([]place.Spot, []*fleet.Host, []place.Again) {
 	x := pl.asks(t)
-	home := g.homeAt(pl.now.Sub(t.e.born), pl.cfg.GangHold)
+	home := g.homeAt(pl.Now.Sub(t.e.born), pl.Config.GangHold)
 	for _, o := range offers {
 		x.At = append(x.At, o.worker.Host)
 	}
 	if home != (place.Home{}) {
 		x.Home = place.Home{}
-		if fits, _, again := pl.placer.Gather(&x, from, pl.now, missing, 0); len(fits) == missing {
+		if fits, _, again := pl.placer.Gather(&x, from, pl.Now, missing, 0); len(fits) == missing {
 			return fits, nil, again
 		}
 	}
 	x.Home = home
-	return pl.placer.Gather(&x, from, pl.now, missing, more)
+	return pl.placer.Gather(&x, from, pl.Now, missing, more)
 }
 
 // until returns when a gang that found no room is placed again; zero: once a host gets room.
 func (pl *placement) until(t *task) time.Time {
 	x := pl.asks(t)
-	return pl.placer.Until(&x, pl.now)
+	return pl.placer.Until(&x, pl.Now)
 }
 
 // preemptAt returns the hosts where preemptible tasks can make room for the missing members of a gang; nil if there are
@@ -124,7 +125,7 @@ func (pl *placement) preemptAt(d *dispatch, from, missing int) []*fleet.Host {
 			x.At = append(x.At, o.worker.Host)
 		}
 	}
-	return pl.placer.PreemptAt(&x, from, pl.now, missing)
+	return pl.placer.PreemptAt(&x, from, pl.Now, missing)
 }
 
 // preempt returns the host where preemptible tasks are to make room for the task; nil if there is none. If the task
@@ -132,13 +133,13 @@ func (pl *placement) preemptAt(d *dispatch, from, missing int) []*fleet.Host {
 func (pl *placement) preempt(d *dispatch, from int) *fleet.Host {
 	x := pl.asks(d.task)
 	if d.wantsMore() {
-		return pl.placer.Preempt(&x, from, pl.now)
+		return pl.placer.Preempt(&x, from, pl.Now)
 	}
 	hosts := make([]*fleet.Host, len(d.offers))
 	for i, o := range d.offers {
 		hosts[i] = o.worker.Host
 	}
-	return pl.placer.PreemptAmong(&x, hosts, pl.now)
+	return pl.placer.PreemptAmong(&x, hosts, pl.Now)
 }
 
 // devicesAt chooses devices for a task that is offered to the host in any case; none if it does not fit there now.
@@ -172,7 +173,7 @@ func (pl *placement) nextParked(w *worker, looks *int) pick {
 			return false
 		}
 		x := pl.asks(t)
-		may, again := pl.placer.MayTake(&x, w.Host, pl.now)
+		may, again := pl.placer.MayTake(&x, w.Host, pl.Now)
 		found.askAgain(again)
 		return may
 	})
@@ -189,7 +190,7 @@ func (pl *placement) nextQueued(w *worker, looks *int) pick {
 			return false
 		}
 		x := pl.asks(t)
-		may, again := pl.placer.MayTakeQueued(&x, w.Host, pl.now)
+		may, again := pl.placer.MayTakeQueued(&x, w.Host, pl.Now)
 		found.askAgain(again)
 		return may
 	})

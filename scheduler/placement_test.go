@@ -12,6 +12,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/place"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // gpuHost is a Hello with 8 CPUs and so many GPUs, all free.
@@ -43,20 +44,20 @@ func TestReasonForAHostIsThatOfItsChoice(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			x := newBench(t, 0, 0)
-			x.step(SessionUp{Peer: "h"}, FromWorker{Peer: "h", Msg: gpuHost("h", 2)})
+			x.step(step.SessionUp{Peer: "h"}, step.FromWorker{Peer: "h", Msg: gpuHost("h", 2)})
 			if c.full {
-				x.step(FromWorker{Peer: "h", Msg: contract.Availability{}})
+				x.step(step.FromWorker{Peer: "h", Msg: contract.Availability{}})
 			}
 			s := benchSpec(0)
 			s.Resources.GPUs = c.gpus
-			x.step(Submit{Token: 1, Spec: s})
-			x.step(FromWorker{Peer: "h", Msg: contract.Availability{}})
+			x.step(step.Submit{Token: 1, Spec: s})
+			x.step(step.FromWorker{Peer: "h", Msg: contract.Availability{}})
 			var why []string
 			x.sentOffer(t, func(m contract.Offer) {
-				commit := FromWorker{Peer: "h", Msg: contract.Commit{Offer: m.ID, Attempt: m.Attempt, Group: 7, Session: 1}}
+				commit := step.FromWorker{Peer: "h", Msg: contract.Commit{Offer: m.ID, Attempt: m.Attempt, Group: 7, Session: 1}}
 				for fx := x.core.Step(x.now, commit); ; {
 					for _, n := range fx.Notices {
-						if n.Kind == TaskStarted {
+						if n.Kind == step.TaskStarted {
 							why = append(why, n.Detail)
 						}
 					}
@@ -64,7 +65,7 @@ func TestReasonForAHostIsThatOfItsChoice(t *testing.T) {
 						break
 					}
 					x.index++
-					fx = x.core.Step(x.now, Committed{job.Committed{Index: x.index, Epoch: job.Epoch{Term: 1}, Records: fx.Propose}})
+					fx = x.core.Step(x.now, step.Committed{Committed: job.Committed{Index: x.index, Epoch: job.Epoch{Term: 1}, Records: fx.Propose}})
 				}
 			})
 			if len(why) != 1 || why[0] != c.want {
@@ -80,12 +81,12 @@ type twins struct {
 	asked, left *Core
 	now         time.Time
 	index       uint64
-	offers      []Outgoing
+	offers      []step.Outgoing
 	verdicts    map[place.Verdict]int
 }
 
 func newTwins(t *rapid.T) *twins {
-	cfg := DefaultConfig()
+	cfg := step.DefaultConfig()
 	cfg.Self, cfg.Group, cfg.Seed = "h0", 7, 1
 	w := &twins{
 		t: t, now: storyStart, asked: NewCore(cfg, Saved{}, storyStart), left: NewCore(cfg, Saved{}, storyStart),
@@ -98,10 +99,10 @@ func newTwins(t *rapid.T) *twins {
 func (w *twins) commit(m job.Committed) {
 	w.index++
 	m.Index, m.Epoch = w.index, job.Epoch{Term: 1}
-	w.step(Committed{m})
+	w.step(step.Committed{Committed: m})
 }
 
-func (w *twins) step(events ...Event) {
+func (w *twins) step(events ...step.Event) {
 	for again := true; again; again = w.asked.plan.again {
 		w.ask()
 		fx := w.asked.Step(w.now, events...)
@@ -126,7 +127,7 @@ func (w *twins) step(events ...Event) {
 // ask asks twice where each task would go, and which task each host with new capacity would take.
 func (w *twins) ask() {
 	c := w.asked
-	from := int(c.steps) % max(c.hosts.fleet.Slots(), 1)
+	from := int(c.turn.Steps) % max(c.hosts.fleet.Slots(), 1)
 	for _, e := range c.entries.byID {
 		for _, t := range e.tasks {
 			if t.shape == nil {
@@ -183,28 +184,28 @@ func TestDecisionsArePure(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newTwins(t)
 		w.verdicts = verdicts
-		var tok Token
+		var tok step.Token
 		seq := map[job.Peer]uint64{}
 		peer := func() job.Peer { return job.Peer(fmt.Sprint("h", rapid.IntRange(0, 3).Draw(t, "host"))) }
 		t.Repeat(map[string]func(*rapid.T){
 			"hello": func(t *rapid.T) {
 				p := peer()
 				seq[p] = 0
-				w.step(SessionUp{Peer: p}, FromWorker{Peer: p, Msg: gpuHost(p, rapid.IntRange(0, 2).Draw(t, "gpus"))})
+				w.step(step.SessionUp{Peer: p}, step.FromWorker{Peer: p, Msg: gpuHost(p, rapid.IntRange(0, 2).Draw(t, "gpus"))})
 			},
 			"free": func(t *rapid.T) {
 				p := peer()
 				m := gpuHost(p, rapid.IntRange(0, 2).Draw(t, "gpus"))
 				m.Free.CPUs = rapid.IntRange(0, 8).Draw(t, "cpus")
 				seq[p]++
-				w.step(FromWorker{Peer: p, Msg: contract.Availability{Seq: seq[p], Free: m.Free, Draining: rapid.IntRange(0, 9).Draw(t, "drain") == 0}})
+				w.step(step.FromWorker{Peer: p, Msg: contract.Availability{Seq: seq[p], Free: m.Free, Draining: rapid.IntRange(0, 9).Draw(t, "drain") == 0}})
 			},
 			"submit": func(t *rapid.T) {
 				s := benchSpec(0)
 				s.Resources.CPUs, s.Resources.GPUs = rapid.IntRange(0, 5).Draw(t, "cpus"), rapid.IntRange(0, 2).Draw(t, "gpus")
 				s.Priority = rapid.IntRange(0, 2).Draw(t, "priority")
 				tok++
-				w.step(Submit{Token: tok, User: rapid.SampledFrom([]string{"amy", "bob"}).Draw(t, "user"), Spec: s})
+				w.step(step.Submit{Token: tok, User: rapid.SampledFrom([]string{"amy", "bob"}).Draw(t, "user"), Spec: s})
 			},
 			"answer": func(t *rapid.T) {
 				if len(w.offers) == 0 {
@@ -215,12 +216,12 @@ func TestDecisionsArePure(t *testing.T) {
 				w.offers = append(w.offers[:i], w.offers[i+1:]...)
 				m, _ := o.Msg.(contract.Offer)
 				if rapid.Bool().Draw(t, "commit") {
-					w.step(FromWorker{Peer: o.To, Msg: contract.Commit{Offer: m.ID, Attempt: m.Attempt, Group: 7, Session: 1}})
+					w.step(step.FromWorker{Peer: o.To, Msg: contract.Commit{Offer: m.ID, Attempt: m.Attempt, Group: 7, Session: 1}})
 					return
 				}
 				word := rapid.SampledFrom([]string{job.ReasonResources, job.ReasonQuota, "Admission"}).Draw(t, "word")
 				free := gpuHost(o.To, rapid.IntRange(0, 2).Draw(t, "gpus")).Free
-				w.step(FromWorker{Peer: o.To, Msg: contract.Decline{Offer: m.ID, Attempt: m.Attempt, Reason: job.Reason{Word: word}, Free: free}})
+				w.step(step.FromWorker{Peer: o.To, Msg: contract.Decline{Offer: m.ID, Attempt: m.Attempt, Reason: job.Reason{Word: word}, Free: free}})
 			},
 			"wait": func(t *rapid.T) {
 				end := w.now.Add(time.Duration(rapid.IntRange(1, 40_000).Draw(t, "ms")) * time.Millisecond)

@@ -8,11 +8,14 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/place"
+	"github.com/musterhq/muster/scheduler/step"
 )
+
+const lookLimit = 8192 // waiting tasks compared with hosts that got room in one step; each costs some 10 ns
 
 // planner looks at the waiting tasks once a step.
 type planner struct {
-	*turn
+	*step.Turn
 	hosts      *hosts
 	search     *search
 	pending    *pending
@@ -30,8 +33,8 @@ type budget struct {
 	looks int // parked and queued tasks that are compared with a host that got room
 }
 
-func (b *budget) spent(t *turn) bool {
-	return b.tries <= 0 || b.looks <= 0 || t.outgoing >= maxOutgoing
+func (b *budget) spent(t *step.Turn) bool {
+	return b.tries <= 0 || b.looks <= 0 || t.Outgoing >= step.MaxOutgoing
 }
 
 // plan offers waiting tasks to hosts. Tasks that are new or back since the last plan may go to any host. Tasks that
@@ -39,7 +42,7 @@ func (b *budget) spent(t *turn) bool {
 // one that ranks first is tried first.
 func (pn *planner) plan() {
 	pn.again = false
-	if !pn.lead {
+	if !pn.Lead {
 		return
 	}
 	defer pn.allotments.askAll()
@@ -47,11 +50,11 @@ func (pn *planner) plan() {
 	pn.gangs.look()
 	pn.dispatches.elections.lookAll()
 	defer func() { pn.again = pn.again || len(pn.gangs.offers.due)+len(pn.gangs.offers.news) > 0 }()
-	if pn.outgoing >= maxOutgoing {
+	if pn.Outgoing >= step.MaxOutgoing {
 		return
 	}
-	b := budget{tries: planLimit, looks: lookLimit}
-	for len(pn.hosts.freed) > 0 && !b.spent(pn.turn) {
+	b := budget{tries: step.PlanLimit, looks: lookLimit}
+	for len(pn.hosts.freed) > 0 && !b.spent(pn.Turn) {
 		w := pn.hosts.freed[0]
 		if !pn.fill(w, &b) {
 			break // it goes on there with the next step
@@ -67,11 +70,11 @@ func (pn *planner) plan() {
 	}
 	if len(pn.hosts.freed) == 0 {
 		pn.hosts.freed = nil
-		for g := pn.pending.ready.first(); g != nil && !b.spent(pn.turn); g = pn.pending.ready.first() {
+		for g := pn.pending.ready.first(); g != nil && !b.spent(pn.Turn); g = pn.pending.ready.first() {
 			pn.tryFirst(g, &b)
 		}
 	}
-	pn.again = (len(pn.hosts.freed) > 0 || pn.pending.ready.Len() > 0) && pn.outgoing < maxOutgoing
+	pn.again = (len(pn.hosts.freed) > 0 || pn.pending.ready.Len() > 0) && pn.Outgoing < step.MaxOutgoing
 }
 
 // tryFirst tries to place the first task of a shape. It parks the shape if that finds no room.
@@ -86,8 +89,8 @@ func (pn *planner) tryFirst(g *shape, b *budget) {
 // fill offers parked and queued tasks to a host where something was freed, by rank. It returns false if the budget was
 // spent before the last of them.
 func (pn *planner) fill(w *worker, b *budget) bool {
-	for w.Open() && !b.spent(pn.turn) {
-		pn.hosts.fleet.Count(pn.now)
+	for w.Open() && !b.spent(pn.Turn) {
+		pn.hosts.fleet.Count(pn.Now)
 		parked, stopped := pn.take(w, pn.placement.nextParked(w, &b.looks), &w.resume.parked)
 		if stopped {
 			return false
@@ -146,7 +149,7 @@ func (pn *planner) try(t *task) place.Verdict {
 	if !pn.admits(t, t.shape.need()) {
 		return place.Pauses
 	}
-	pn.hosts.fleet.Count(pn.now)
+	pn.hosts.fleet.Count(pn.Now)
 	if t.e.job.Gang() > 1 {
 		v := pn.gangs.begin(t)
 		if v == place.Queues {
@@ -173,7 +176,7 @@ func (pn *planner) try(t *task) place.Verdict {
 		pn.search.look(t.shape.class, false)
 	case place.Pauses:
 		t.pause.placed = true
-		pn.pending.pause(t, shunning(pn.turn, t, d.Until))
+		pn.pending.pause(t, shunning(pn.Turn, t, d.Until))
 	case place.Blocked:
 	}
 	return d.Verdict

@@ -8,6 +8,7 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // pendingSpec is the i-th of many different requests. Three of four ask for one to four GPUs, the others for a share of
@@ -60,15 +61,15 @@ func BenchmarkPlan10k(b *testing.B) {
 			x := big(b, hosts, roomy)
 			for i := range requests {
 				x.tok++
-				x.step(Submit{Token: x.tok, Spec: pendingSpec(i, policy)})
+				x.step(step.Submit{Token: x.tok, Spec: pendingSpec(i, policy)})
 			}
 			entry := job.Committed{Index: x.index + 1, Epoch: job.Epoch{Term: 1}}
 			for _, j := range x.core.entries.table.Jobs() {
 				entry.Records = append(entry.Records, job.HoldRecord{Job: j.ID, Release: true})
 			}
-			x.core.outgoing = 2 * maxOutgoing // so that nothing is placed yet
-			x.took(x.core.Step(x.now, Committed{entry}))
-			x.core.outgoing = 0
+			x.core.turn.Outgoing = 2 * step.MaxOutgoing // so that nothing is placed yet
+			x.took(x.core.Step(x.now, step.Committed{Committed: entry}))
+			x.core.turn.Outgoing = 0
 			b.StartTimer()
 			cpu.start()
 			x.took(x.core.Step(x.now))
@@ -90,7 +91,7 @@ func BenchmarkPlan10k(b *testing.B) {
 		}
 		b.ReportMetric(1000*cpu.sum.Seconds()/float64(b.N), "cpu-ms/op")
 	}
-	for _, name := range Policies() {
+	for _, name := range step.Policies() {
 		b.Run(name, func(b *testing.B) { plan(b, 10_000, name) })
 	}
 	b.Run("full", func(b *testing.B) { plan(b, 0, "frag") })

@@ -9,6 +9,7 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/policy"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // policies holds the placement policies.
@@ -21,12 +22,12 @@ type policies struct {
 // checkPolicy refuses a job that names a policy that does not exist. If the job is refused already, the reason stays.
 func checkPolicy(s job.Spec, refused error) error {
 	if err := policy.Check(s.Policy); err != nil && refused == nil {
-		return fmt.Errorf("%w: %w", ErrInvalid, err)
+		return fmt.Errorf("%w: %w", step.ErrInvalid, err)
 	}
 	return refused
 }
 
-func newPolicies(cfg *Config) *policies {
+func newPolicies(cfg *step.Config) *policies {
 	return &policies{named: policy.Named(), single: cmp.Or(cfg.Policy, policy.Default)}
 }
 

@@ -7,25 +7,26 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // twoHosts is a core that knows a host with one free GPU and one with two.
-func twoHosts(t *testing.T, cfg Config) *bench {
+func twoHosts(t *testing.T, cfg step.Config) *bench {
 	x := &bench{core: NewCore(cfg, Saved{}, storyStart), now: storyStart, index: 1}
-	x.step(Committed{job.Committed{Index: 1, Epoch: job.Epoch{Term: 1}, Lead: true}})
+	x.step(step.Committed{Committed: job.Committed{Index: 1, Epoch: job.Epoch{Term: 1}, Lead: true}})
 	for _, name := range []string{"full", "empty"} {
 		m := gpuHost(job.Peer(name), 2)
 		if name == "full" {
 			m.Free.GPUs = m.Free.GPUs[:1]
 		}
-		x.step(SessionUp{Peer: job.Peer(name)}, FromWorker{Peer: job.Peer(name), Msg: m})
+		x.step(step.SessionUp{Peer: job.Peer(name)}, step.FromWorker{Peer: job.Peer(name), Msg: m})
 	}
 	x.sent = nil
 	return x
 }
 
-func config7() Config {
-	cfg := DefaultConfig()
+func config7() step.Config {
+	cfg := step.DefaultConfig()
 	cfg.Self, cfg.Group, cfg.Seed = "w0", 7, 1
 	return cfg
 }
@@ -48,17 +49,17 @@ func TestJobIsPlacedByItsPolicy(t *testing.T) {
 		s := benchSpec(0)
 		s.Resources.GPUs, s.Policy = 1, c.jobs
 		x.core.placement.policies.asked(&s, 1)
-		offers, err := x.core.Offers("amy", false, s)
+		offers, err := x.core.View().Offers("amy", false, s)
 		if err != nil || offers.Now[0].Name != c.host || offers.Now[0].Why != c.why {
 			t.Errorf("%+v: the dry run says %+v, %v, want no error, [0].Name %v and [0].Why %v", c, offers.Now, err, c.host, c.why)
 		}
 		s.Hold = true
-		x.step(Submit{Token: 1, Spec: s})
+		x.step(step.Submit{Token: 1, Spec: s})
 		id := x.core.entries.table.Jobs()[0].ID
-		if why, err := x.core.Why(id); err != nil || why.Now[0].Name != c.host || why.Now[0].Why != c.why {
+		if why, err := x.core.View().Why(id); err != nil || why.Now[0].Name != c.host || why.Now[0].Why != c.why {
 			t.Errorf("%+v: the explanation says %+v, %v, want no error, [0].Name %v and [0].Why %v", c, why.Now, err, c.host, c.why)
 		}
-		x.step(Hold{Token: 2, Job: id, Release: true})
+		x.step(step.Hold{Token: 2, Job: id, Release: true})
 		x.sentOffer(t, func(contract.Offer) {})
 		if d := x.core.entries.byID[id].task(0).dispatch; d == nil || string(d.offers[0].worker.Peer) != c.host || d.why != c.why {
 			t.Errorf("%+v: offered %+v, want an offer to the host and for the reason of the policy", c, d)
@@ -77,7 +78,7 @@ func TestOfferNamesTheDeviceOfAShareOnly(t *testing.T) {
 		x := twoHosts(t, config7())
 		s := benchSpec(0)
 		s.Resources = c.need
-		x.step(Submit{Token: 1, Spec: s})
+		x.step(step.Submit{Token: 1, Spec: s})
 		x.sentOffer(t, func(m contract.Offer) {
 			if m.Device != "" != (c.device != "") {
 				t.Errorf("for %+v the offer names %q, want one only for a share", c.need, m.Device)
@@ -92,20 +93,20 @@ func TestUnknownPolicyIsRefused(t *testing.T) {
 	x := twoHosts(t, config7())
 	s := benchSpec(0)
 	s.Policy = "best"
-	fx := x.core.Step(x.now, Submit{Token: 1, Spec: s})
-	_, err := x.core.Offers("amy", false, s)
+	fx := x.core.Step(x.now, step.Submit{Token: 1, Spec: s})
+	_, err := x.core.View().Offers("amy", false, s)
 	for _, err := range []error{fx.Reply[0].Err, err} {
-		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), `policy "best": want one of balanced, frag, pack,`) {
+		if !errors.Is(err, step.ErrInvalid) || !strings.Contains(err.Error(), `policy "best": want one of balanced, frag, pack,`) {
 			t.Errorf(`refused with %v, want ErrInvalid and "policy \"best\": want one of balanced, frag, pack," in it`, err)
 		}
 	}
 	id := job.NewID(7, 1)
 	x.index++
-	x.took(x.core.Step(x.now, Committed{job.Committed{
+	x.took(x.core.Step(x.now, step.Committed{Committed: job.Committed{
 		Index: x.index, Epoch: job.Epoch{Term: 1}, Records: []job.Record{job.SubmitRecord{Job: id, User: "amy", Spec: s, At: x.now}},
 	}}))
 	x.sentOffer(t, func(contract.Offer) {})
-	if _, err := x.core.Why(id); err != nil {
+	if _, err := x.core.View().Why(id); err != nil {
 		t.Error(err)
 	}
 	cfg := config7()
@@ -136,7 +137,7 @@ func TestSavedJobsCountAsUsualRequests(t *testing.T) {
 	x.keep = true
 	s := benchSpec(0)
 	s.Resources.GPUs, s.Hold = 1, true
-	x.step(Submit{Token: 1, Spec: s})
+	x.step(step.Submit{Token: 1, Spec: s})
 	var saved Saved
 	for _, r := range x.rows {
 		if err := saved.Add(r); err != nil {
@@ -149,10 +150,10 @@ func TestSavedJobsCountAsUsualRequests(t *testing.T) {
 	cfg := config7()
 	cfg.Policy = "frag"
 	y := &bench{core: NewCore(cfg, saved, x.now), now: x.now, index: 9}
-	y.step(Committed{job.Committed{Index: 9, Epoch: job.Epoch{Term: 2}, Lead: true}})
-	y.step(SessionUp{Peer: "h"}, FromWorker{Peer: "h", Msg: gpuHost("h", 2)})
+	y.step(step.Committed{Committed: job.Committed{Index: 9, Epoch: job.Epoch{Term: 2}, Lead: true}})
+	y.step(step.SessionUp{Peer: "h"}, step.FromWorker{Peer: "h", Msg: gpuHost("h", 2)})
 	s.Hold = false
-	offers, err := y.core.Offers("amy", false, s)
+	offers, err := y.core.View().Offers("amy", false, s)
 	if err != nil || len(offers.Now) != 1 || offers.Now[0].Why != "least fragmentation: leaves 1 of 2 GPUs" {
 		t.Errorf(`%+v, %v, want no error, 1 of them and [0].Why "least fragmentation: leaves 1 of 2 GPUs"`, offers.Now, err)
 	}

@@ -11,11 +11,12 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // priorityStory is a story in which users may give at most this priority.
 func priorityStory(t *testing.T, most int) *story {
-	s := newStory(t, DefaultConfig().KeepWhole)
+	s := newStory(t, step.DefaultConfig().KeepWhole)
 	s.cfg.Priorities = &contract.Priorities{PerUser: most, Operators: []string{contract.Root}, PerMember: job.MaxPriority}
 	s.core = NewCore(s.cfg, Saved{}, s.now)
 	s.do("lead")
@@ -40,7 +41,7 @@ func TestPriorityAboveTheLimitIsRefused(t *testing.T) {
 	}
 	submit := func(user string, x job.Spec) error {
 		s.tokens++
-		fx := s.core.Step(s.now, Submit{Token: s.tokens, User: user, Operator: true, Spec: x})
+		fx := s.core.Step(s.now, step.Submit{Token: s.tokens, User: user, Operator: true, Spec: x})
 		for _, r := range fx.Reply {
 			if r.Token == s.tokens {
 				return r.Err
@@ -49,7 +50,7 @@ func TestPriorityAboveTheLimitIsRefused(t *testing.T) {
 		return nil
 	}
 	for _, hold := range []bool{false, true} {
-		if err := submit("ada", spec(61, hold)); !errors.Is(err, ErrLimit) || !strings.Contains(err.Error(), why) {
+		if err := submit("ada", spec(61, hold)); !errors.Is(err, step.ErrLimit) || !strings.Contains(err.Error(), why) {
 			t.Errorf("hold %t: submitted: %v, want ErrLimit and %v in it", hold, err, why)
 		}
 		if err := submit("ada", spec(60, hold)); err != nil {
@@ -59,10 +60,10 @@ func TestPriorityAboveTheLimitIsRefused(t *testing.T) {
 	if err := submit(contract.Root, spec(100, false)); err != nil {
 		t.Errorf("root's job is refused: %v", err)
 	}
-	if _, err := s.core.Offers("ada", false, spec(61, false)); !errors.Is(err, ErrLimit) {
+	if _, err := s.core.View().Offers("ada", false, spec(61, false)); !errors.Is(err, step.ErrLimit) {
 		t.Errorf("a dry run: %v, want ErrLimit", err)
 	}
-	if _, err := s.core.Offers("ada", false, spec(60, false)); err != nil {
+	if _, err := s.core.View().Offers("ada", false, spec(60, false)); err != nil {
 		t.Errorf("a dry run of the highest priority is refused: %v", err)
 	}
 }
@@ -83,12 +84,12 @@ func TestAcceptedPriorityIsLoweredToTheLimit(t *testing.T) {
 	if m := s.offer([]string{"n1", "a"}); m.Priority != 50 {
 		t.Fatalf("offered with %d, want 50", m.Priority)
 	}
-	x, _ := s.core.Job(s.id("a"))
+	x, _ := s.core.View().Job(s.id("a"))
 	if why := x.Tasks[0].Reason.Detail; !strings.Contains(why, "is above 50, the highest here (limits.per_user.priority), and counts as 50") {
 		t.Errorf(`the reason: %s, want "is above 50, the highest here (limits.per_user.priority), and counts as 50" in it`, why)
 	}
-	s.core.cfg.Priorities = &contract.Priorities{PerUser: 100, PerMember: job.MaxPriority} // a reload, which changes nothing here
-	x, _ = s.core.Job(s.id("a"))
+	s.core.turn.Config.Priorities = &contract.Priorities{PerUser: 100, PerMember: job.MaxPriority} // a reload, which changes nothing here
+	x, _ = s.core.View().Job(s.id("a"))
 	if why := x.Tasks[0].Reason.Detail; !strings.Contains(why, "priority 90 was above the highest here when the daemon started, and counts as 50") {
 		t.Errorf(`after a reload: %s, want "priority 90 was above the highest here when the daemon started, and counts as 50" in it`, why)
 	}

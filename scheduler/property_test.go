@@ -17,6 +17,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/state"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // A task never runs as two attempts at once. No Start is sent without a committed Assign, or after an Unassign was
@@ -68,7 +69,7 @@ func histories(t *testing.T, actions func(w *world) map[string]func(*rapid.T)) {
 		w.settle()
 		w.check(t)
 		for _, id := range w.ids {
-			x, kept := w.core.Find(id)
+			x, kept := w.core.View().Find(id)
 			if !kept {
 				continue // purged
 			}
@@ -98,21 +99,23 @@ func (w *world) actions() map[string]func(*rapid.T) {
 				}
 			}
 			spec.Dependency, spec.KillOnInvalidDep = w.dependencies(t), rapid.Bool().Draw(t, "kill")
-			w.step(Submit{Token: w.token(), Spec: spec})
+			w.step(step.Submit{Token: w.token(), Spec: spec})
 		},
-		"cancel": func(t *rapid.T) { w.step(Cancel{Token: w.token(), Job: w.job(t), Tasks: someTasks(t)}) },
-		"hold":   func(t *rapid.T) { w.step(Hold{Token: w.token(), Job: w.job(t), Tasks: someTasks(t)}) },
+		"cancel": func(t *rapid.T) { w.step(step.Cancel{Token: w.token(), Job: w.job(t), Tasks: someTasks(t)}) },
+		"hold":   func(t *rapid.T) { w.step(step.Hold{Token: w.token(), Job: w.job(t), Tasks: someTasks(t)}) },
 		"requeue": func(t *rapid.T) {
-			w.step(Requeue{Token: w.token(), Job: w.job(t), Tasks: someTasks(t), Failed: rapid.Bool().Draw(t, "failed"), Reason: "again"})
+			w.step(step.Requeue{Token: w.token(), Job: w.job(t), Tasks: someTasks(t), Failed: rapid.Bool().Draw(t, "failed"), Reason: "again"})
 		},
-		"release": func(t *rapid.T) { w.step(Hold{Token: w.token(), Job: w.job(t), Tasks: someTasks(t), Release: true}) },
+		"release": func(t *rapid.T) {
+			w.step(step.Hold{Token: w.token(), Job: w.job(t), Tasks: someTasks(t), Release: true})
+		},
 		"far": func(t *rapid.T) { // a job of another owner moves on, or is requeued
 			w.far[rapid.SampledFrom(farJobs).Draw(t, "far")] = rapid.SampledFrom([]job.State{job.Pending, job.Running, job.Succeeded, job.Failed, ""}).Draw(t, "state")
 		},
 		"tell": func(t *rapid.T) {
 			switch id := rapid.SampledFrom(farJobs).Draw(t, "far"); {
 			case rapid.IntRange(0, 3).Draw(t, "silent") == 0:
-				w.step(ParentsSilent{Jobs: []job.ID{id}, Detail: "its owner does not answer"})
+				w.step(step.ParentsSilent{Jobs: []job.ID{id}, Detail: "its owner does not answer"})
 			default:
 				w.tell(id) // even if nobody has asked
 			}
@@ -146,7 +149,7 @@ func (w *world) actions() map[string]func(*rapid.T) {
 		"lose": func(*rapid.T) {
 			lost := w.pending
 			w.pending = nil
-			w.step(NotProposed{Records: lost, Err: errors.New("disk full")})
+			w.step(step.NotProposed{Records: lost, Err: errors.New("disk full")})
 		},
 		"read": func(t *rapid.T) {
 			if w.read != 0 {
@@ -197,14 +200,14 @@ func (w *world) actions() map[string]func(*rapid.T) {
 		"declare dead": func(t *rapid.T) { // afterwards nothing runs there
 			if m := w.model(t); !m.up {
 				m.perish()
-				w.step(DeclareDead{Token: w.token(), Peer: m.peer, By: "root"})
+				w.step(step.DeclareDead{Token: w.token(), Peer: m.peer, By: "root"})
 			}
 		},
 		"pass":    func(t *rapid.T) { w.pass(time.Duration(rapid.IntRange(1, 20_000).Draw(t, "ms")) * time.Millisecond) },
 		"flush":   func(*rapid.T) { w.flush() },
 		"restart": func(t *rapid.T) { w.restart(rapid.Bool().Draw(t, "from rows")) },
 		"depose": func(t *rapid.T) {
-			if w.core.lead {
+			if w.core.turn.Lead {
 				w.depose(rapid.IntRange(0, len(w.pending)).Draw(t, "committed"))
 			} else {
 				w.elect()
@@ -263,7 +266,7 @@ func (w *world) mayWait(id job.ID) bool {
 	return false
 }
 
-func (w *world) token() Token {
+func (w *world) token() step.Token {
 	w.tokens++
 	w.open[w.tokens] = true
 	return w.tokens
@@ -286,8 +289,8 @@ func (w *world) check(t *rapid.T) {
 		}
 	}
 	for id, want := range durable {
-		x, listed := w.core.Find(id)
-		got, ok := w.core.Durable(id)
+		x, listed := w.core.View().Find(id)
+		got, ok := w.core.View().Durable(id)
 		if listed && x.Job == nil {
 			got, ok = w.rows.Job(id)
 		}
@@ -349,16 +352,16 @@ func TestNoMessageMakesTheCorePanic(t *testing.T) {
 		spec := job.DefaultSpec()
 		spec.Command = []string{"true"}
 		w.flush()
-		w.step(Submit{Token: w.token(), Spec: spec}, Submit{Token: w.token(), Spec: spec})
+		w.step(step.Submit{Token: w.token(), Spec: spec}, step.Submit{Token: w.token(), Spec: spec})
 		w.flush()
 		t.Repeat(map[string]func(*rapid.T){
 			"message": func(t *rapid.T) {
-				w.step(FromWorker{Peer: rapid.SampledFrom([]job.Peer{"w0", "w1", "nobody"}).Draw(t, "peer"), Msg: anyMessage(t, w)})
+				w.step(step.FromWorker{Peer: rapid.SampledFrom([]job.Peer{"w0", "w1", "nobody"}).Draw(t, "peer"), Msg: anyMessage(t, w)})
 			},
 			"flush": func(*rapid.T) { w.flush() },
 			"pass":  func(t *rapid.T) { w.pass(time.Duration(rapid.IntRange(1, 500).Draw(t, "s")) * time.Second) },
 			"": func(t *rapid.T) {
-				for _, x := range w.core.Page(job.Query{}) {
+				for _, x := range w.core.View().Page(job.Query{}) {
 					j := w.whole(x)
 					for _, task := range j.Tasks {
 						if task.State == job.Pending && task.Reason.Word == "" {
@@ -452,18 +455,18 @@ func (w *world) checkPages(t *rapid.T) {
 	}
 	counts, want := map[job.State]int{}, map[job.ID]bool{}
 	for id := range replay(w.log) {
-		x, _ := w.core.Find(id)
+		x, _ := w.core.View().Find(id)
 		j := w.whole(x)
 		counts[j.State()]++
 		if f.Match(&j) {
 			want[id] = true
 		}
 	}
-	if got := w.core.Counts(); !maps.Equal(got, counts) {
+	if got := w.core.View().Counts(); !maps.Equal(got, counts) {
 		t.Fatalf("counted %v, want %v", got, counts)
 	}
 	for last := (job.Position{}); ; {
-		page := w.core.Page(f)
+		page := w.core.View().Page(f)
 		for _, x := range page {
 			at := job.Position{Submitted: x.Submitted, ID: x.ID}
 			if !want[x.ID] || last.ID != "" && last.Compare(at) >= 0 {

@@ -21,8 +21,10 @@ type Queue struct {
 	Oldest time.Time
 }
 
-func queueOf(c *Core) Queue {
-	q := Queue{Waited: c.waited.Counts(c.now)}
+// Queue returns what runs and waits, and for how long.
+func (v View) Queue() Queue {
+	c := v.core
+	q := Queue{Waited: c.turn.Waited.Counts(c.turn.Now)}
 	by := map[fairshare.Account]*Demand{}
 	for _, e := range c.entries.byID { // once, because each job is a miss of the cache
 		counts := e.job.Counts()
@@ -62,7 +64,7 @@ func (e *entry) waitsSince() (since time.Time) {
 		return e.eligible
 	}
 	for _, t := range e.tasks { // the job was placed before, so only tasks count that had an attempt and wait again
-		if at := t.waited; t.durable().Attempt > 0 && !at.IsZero() && (since.IsZero() || at.Before(since)) {
+		if at := t.Waited; t.durable().Attempt > 0 && !at.IsZero() && (since.IsZero() || at.Before(since)) {
 			since = at
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // near reports whether two times differ by less than a second.
@@ -15,28 +16,28 @@ func near(a, b time.Time) bool { return math.Abs(a.Sub(b).Seconds()) < 1 }
 // counted once, with the time that it waited.
 func TestQueueCountsTheWaitOfEachJob(t *testing.T) {
 	x := newBench(t, 1, 4)
-	full, free := FromWorker{Peer: "w0", Msg: contract.Availability{}}, FromWorker{Peer: "w0", Msg: contract.Availability{Free: contract.Free{CPUs: 4, Memory: benchMemory}}}
+	full, free := step.FromWorker{Peer: "w0", Msg: contract.Availability{}}, step.FromWorker{Peer: "w0", Msg: contract.Availability{Free: contract.Free{CPUs: 4, Memory: benchMemory}}}
 	x.step(full)
 	spec := benchSpec(0)
 	spec.Resources.CPUs = 4
-	x.step(Submit{Token: 1, User: "amy", Spec: spec})
+	x.step(step.Submit{Token: 1, User: "amy", Spec: spec})
 	begin := x.now.Add(10 * time.Minute)
 	later := spec
 	later.Begin = &begin
 	held := spec
 	held.Hold = true
-	x.step(Submit{Token: 2, User: "ben", Spec: later}, Submit{Token: 3, User: "cat", Spec: held})
+	x.step(step.Submit{Token: 2, User: "ben", Spec: later}, step.Submit{Token: 3, User: "cat", Spec: held})
 	born := x.now
 	x.now = x.now.Add(5 * time.Minute)
 	x.step()
-	q := queueOf(x.core)
+	q := x.core.View().Queue()
 	if !near(q.Oldest, born) || q.Waited.Total() != 0 {
 		t.Errorf("since %s, want %s; started %+v", q.Oldest, born, q.Waited)
 	}
 	x.step(free)
 	x.run()
 	x.step(full)
-	q = queueOf(x.core)
+	q = x.core.View().Queue()
 	if n := q.Waited.Total(); n != 1 || q.Waited.Longest < 5*time.Minute || q.Waited.Longest > 6*time.Minute {
 		t.Errorf("%d have started after %s, want 1, at least %v and at most %v", n, q.Waited.Longest, 5*time.Minute, 6*time.Minute)
 	}
@@ -47,7 +48,7 @@ func TestQueueCountsTheWaitOfEachJob(t *testing.T) {
 		x.now = x.core.Wake()
 		x.step()
 	}
-	q = queueOf(x.core)
+	q = x.core.View().Queue()
 	if !near(q.Oldest, begin) {
 		t.Errorf("since %s, want its begin %s: the held job does not wait, and the first runs", q.Oldest, begin)
 	}
@@ -59,20 +60,20 @@ func TestRequeuedJobWaitsFromItsRequeue(t *testing.T) {
 	x := newBench(t, 1, 32)
 	spec := benchSpec(0)
 	spec.Array = "0-9"
-	x.step(Submit{Token: 1, User: "amy", Spec: spec})
+	x.step(step.Submit{Token: 1, User: "amy", Spec: spec})
 	x.run()
-	if n := queueOf(x.core).Waited.Total(); n != 1 {
+	if n := x.core.View().Queue().Waited.Total(); n != 1 {
 		t.Fatalf("an array counts %d times, want 1", n)
 	}
 	var e *entry
 	for _, e = range x.core.entries.byID {
 	}
-	d := queueOf(x.core).Demands
+	d := x.core.View().Queue().Demands
 	if len(d) != 1 || d[0].User != "amy" || d[0].Running != e.job.Assigned() || d[0].Waiting != 10-e.job.Assigned() || d[0].GPUs != 0 {
 		t.Errorf("demands %+v, want one of amy with the running and the waiting tasks and no GPUs", d)
 	}
 	e.job.Spec.Resources.GPUs = 2
-	if d := queueOf(x.core).Demands; d[0].GPUs != float64(2*e.job.Assigned()) {
+	if d := x.core.View().Queue().Demands; d[0].GPUs != float64(2*e.job.Assigned()) {
 		t.Errorf("demands %+v of tasks with two GPUs, want [0].GPUs %v", d, float64(2*e.job.Assigned()))
 	}
 }
@@ -83,30 +84,30 @@ func TestRetryWaitsFromTheEndOfItsPause(t *testing.T) {
 	spec := benchSpec(0)
 	spec.Retries = 1
 	x.fails = true
-	x.step(Submit{Token: 1, User: "amy", Spec: spec})
+	x.step(step.Submit{Token: 1, User: "amy", Spec: spec})
 	for range 2 {
 		x.serve()
 	}
-	if q := queueOf(x.core); !q.Oldest.IsZero() {
+	if q := x.core.View().Queue(); !q.Oldest.IsZero() {
 		t.Errorf("a task in its pause waits for a host since %s, want nothing waiting", q.Oldest)
 	}
-	x.step(FromWorker{Peer: "w0", Msg: contract.Availability{}})
+	x.step(step.FromWorker{Peer: "w0", Msg: contract.Availability{}})
 	ended := x.now
 	for x.now.Before(ended.Add(time.Hour / 2)) {
 		x.now = x.core.Wake()
 		x.step()
 	}
-	q := queueOf(x.core)
+	q := x.core.View().Queue()
 	if q.Oldest.Before(ended) || q.Oldest.After(ended.Add(5*time.Minute)) {
 		t.Errorf("since %s, want at most 5 minutes after %s, the end of the first attempt", q.Oldest, ended)
 	}
-	x.step(FromWorker{Peer: "w0", Msg: contract.Availability{Free: contract.Free{CPUs: 32, Memory: benchMemory}}})
+	x.step(step.FromWorker{Peer: "w0", Msg: contract.Availability{Free: contract.Free{CPUs: 32, Memory: benchMemory}}})
 	for x.ended == 0 {
 		x.serve()
 		x.now = x.core.Wake()
 		x.step()
 	}
-	if n := queueOf(x.core).Waited.Total(); n != 1 {
+	if n := x.core.View().Queue().Waited.Total(); n != 1 {
 		t.Errorf("it has started %d times, want 1", n)
 	}
 }
@@ -114,13 +115,13 @@ func TestRetryWaitsFromTheEndOfItsPause(t *testing.T) {
 // BenchmarkQueue computes the figures for 100,000 waiting jobs of 100 users.
 func BenchmarkQueue(b *testing.B) {
 	x := newBench(b, 1, 32)
-	x.step(FromWorker{Peer: "w0", Msg: contract.Availability{}})
+	x.step(step.FromWorker{Peer: "w0", Msg: contract.Availability{}})
 	for i := range 100_000 {
 		spec := benchSpec(0)
-		x.step(Submit{Token: Token(i + 1), User: "u" + string(rune('a'+i%25)), Spec: spec})
+		x.step(step.Submit{Token: step.Token(i + 1), User: "u" + string(rune('a'+i%25)), Spec: spec})
 	}
 	for b.Loop() {
-		if q := queueOf(x.core); q.Oldest.IsZero() {
+		if q := x.core.View().Queue(); q.Oldest.IsZero() {
 			b.Fatal("nothing waits")
 		}
 	}

@@ -108,7 +108,7 @@ func (cs *claimants) ahead(p *pending, g *shape, priority int) string {
 	if p.shares.table == nil {
 		return ""
 	}
-	if cs.byPriority == nil || cs.steps != p.steps {
+	if cs.byPriority == nil || cs.steps != p.Steps {
 		cs.collect(p)
 	}
 	all := cs.byPriority[priority]
@@ -127,7 +127,7 @@ func (cs *claimants) ahead(p *pending, g *shape, priority int) string {
 }
 
 func (cs *claimants) collect(p *pending) {
-	cs.steps, cs.byPriority = p.steps, map[int][]claimant{}
+	cs.steps, cs.byPriority = p.Steps, map[int][]claimant{}
 	for _, g := range p.shapes {
 		if g.queue.len() > 0 {
 			priority := g.queue.first().priority()

@@ -10,6 +10,7 @@ import (
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // waits submits a job and returns its first task as people see it.
@@ -22,11 +23,11 @@ func (x *bench) waits(t *testing.T, change func(*job.Spec)) (job.ID, func() job.
 		before[j.ID] = true
 	}
 	x.tok++
-	x.step(Submit{Token: x.tok, User: "amy", Spec: s})
+	x.step(step.Submit{Token: x.tok, User: "amy", Spec: s})
 	for _, j := range x.core.entries.table.Jobs() {
 		if !before[j.ID] {
 			return j.ID, func() job.Task {
-				v, _ := x.core.Job(j.ID)
+				v, _ := x.core.View().Job(j.ID)
 				return v.Tasks[len(v.Tasks)-1]
 			}
 		}
@@ -37,8 +38,8 @@ func (x *bench) waits(t *testing.T, change func(*job.Spec)) (job.ID, func() job.
 
 func TestEachReasonOfAPendingTask(t *testing.T) {
 	held := func(s *job.Spec) { s.Hold = true }
-	release := func(x *bench, id job.ID) { x.tok++; x.step(Hold{Token: x.tok, Job: id, Release: true}) }
-	free := func(x *bench, f contract.Availability) { x.step(FromWorker{Peer: "w0", Msg: f}) }
+	release := func(x *bench, id job.ID) { x.tok++; x.step(step.Hold{Token: x.tok, Job: id, Release: true}) }
+	free := func(x *bench, f contract.Availability) { x.step(step.FromWorker{Peer: "w0", Msg: f}) }
 	for word, c := range map[string]struct {
 		detail string // part of the detail
 		make   func(t *testing.T, x *bench) job.Task
@@ -75,7 +76,7 @@ func TestEachReasonOfAPendingTask(t *testing.T) {
 		job.ReasonQuota: {"amy holds 8 CPUs", func(t *testing.T, x *bench) job.Task {
 			_, task := x.waits(t, func(*job.Spec) {})
 			o, _ := x.sent[len(x.sent)-1].Msg.(contract.Offer)
-			x.step(FromWorker{Peer: "w0", Msg: contract.Decline{
+			x.step(step.FromWorker{Peer: "w0", Msg: contract.Decline{
 				Offer: o.ID, Attempt: o.Attempt, Reason: job.Reason{Word: job.ReasonQuota, Detail: "amy holds 8 CPUs"}, Free: contract.Free{CPUs: 8, Memory: benchMemory},
 			}})
 			x.now = x.now.Add(time.Second)
@@ -89,8 +90,8 @@ func TestEachReasonOfAPendingTask(t *testing.T) {
 		job.ReasonBackoff: {"after exit code 1", func(t *testing.T, x *bench) job.Task {
 			_, task := x.waits(t, func(s *job.Spec) { s.Retries = 3 })
 			o, _ := x.sent[len(x.sent)-1].Msg.(contract.Offer)
-			x.step(FromWorker{Peer: "w0", Msg: contract.Commit{Offer: o.ID, Attempt: o.Attempt, Group: 7, Session: 1}})
-			x.step(FromWorker{Peer: "w0", Msg: contract.Event{
+			x.step(step.FromWorker{Peer: "w0", Msg: contract.Commit{Offer: o.ID, Attempt: o.Attempt, Group: 7, Session: 1}})
+			x.step(step.FromWorker{Peer: "w0", Msg: contract.Event{
 				Attempt: o.Attempt, Group: 7, N: 1, State: job.Failed, Exit: &job.Exit{State: job.Failed, Code: 1, Started: true, Ended: x.now},
 			}})
 			return task()
@@ -98,8 +99,8 @@ func TestEachReasonOfAPendingTask(t *testing.T) {
 		job.ReasonStaging: {"pulling image 40%", func(t *testing.T, x *bench) job.Task {
 			_, task := x.waits(t, func(*job.Spec) {})
 			o, _ := x.sent[len(x.sent)-1].Msg.(contract.Offer)
-			x.step(FromWorker{Peer: "w0", Msg: contract.Commit{Offer: o.ID, Attempt: o.Attempt, Group: 7, Session: 1}})
-			x.step(FromWorker{Peer: "w0", Msg: contract.Event{Attempt: o.Attempt, Group: 7, N: 1, State: job.Starting, Detail: "pulling image 40%"}})
+			x.step(step.FromWorker{Peer: "w0", Msg: contract.Commit{Offer: o.ID, Attempt: o.Attempt, Group: 7, Session: 1}})
+			x.step(step.FromWorker{Peer: "w0", Msg: contract.Event{Attempt: o.Attempt, Group: 7, N: 1, State: job.Starting, Detail: "pulling image 40%"}})
 			return task()
 		}},
 		job.ReasonBeginTime: {"begins at", func(t *testing.T, x *bench) job.Task {
@@ -116,13 +117,13 @@ func TestEachReasonOfAPendingTask(t *testing.T) {
 			parent, _ := x.waits(t, held)
 			_, task := x.waits(t, func(s *job.Spec) { s.Dependency = []string{"afterok:" + string(parent)} })
 			x.tok++
-			x.step(Cancel{Token: x.tok, Job: parent})
+			x.step(step.Cancel{Token: x.tok, Job: parent})
 			return task()
 		}},
 		job.ReasonGPUUnhealthy: {"set aside on w0", func(t *testing.T, _ *bench) job.Task {
 			x := newBench(t, 0, 0)
 			h := gpuHost("w0", 1)
-			x.step(SessionUp{Peer: "w0"}, FromWorker{Peer: "w0", Msg: h})
+			x.step(step.SessionUp{Peer: "w0"}, step.FromWorker{Peer: "w0", Msg: h})
 			free(x, contract.Availability{Seq: 1, Free: contract.Free{CPUs: 8, Memory: benchMemory, Quarantined: []string{h.Profile.GPUs[0].UUID}}})
 			_, task := x.waits(t, func(s *job.Spec) { s.Resources.GPUs = 1 })
 			return task()
@@ -141,8 +142,8 @@ func TestEachReasonOfAPendingTask(t *testing.T) {
 // capacity.
 func TestSubmissionIsAnsweredBeforePlacement(t *testing.T) {
 	x := newBench(t, 1, 8)
-	fx := x.core.Step(x.now, Submit{Token: 99, User: "amy", Spec: benchSpec(0)})
-	fx = x.core.Step(x.now, Committed{job.Committed{Index: x.index + 1, Epoch: job.Epoch{Term: 1}, Records: fx.Propose}})
+	fx := x.core.Step(x.now, step.Submit{Token: 99, User: "amy", Spec: benchSpec(0)})
+	fx = x.core.Step(x.now, step.Committed{Committed: job.Committed{Index: x.index + 1, Epoch: job.Epoch{Term: 1}, Records: fx.Propose}})
 	if len(fx.Reply) != 1 || len(fx.Reply[0].Job.Tasks) != 1 {
 		t.Fatalf("replies: %+v, want 1 of them and 1 [0].Job.Tasks", fx.Reply)
 	}
@@ -160,7 +161,7 @@ func TestReasonGivesNumbersOfWhatANodeLacks(t *testing.T) {
 		CPUs: 3, Memory: 8 << 30, GPUs: []contract.FreeGPU{{UUID: uuid, Memory: 19 << 30, Milli: 237}},
 		Foreign: []contract.ForeignUse{{UUID: uuid, Memory: 61 << 30, PID: 4711}},
 	}
-	x.step(SessionUp{Peer: "w0"}, FromWorker{Peer: "w0", Msg: contract.Hello{
+	x.step(step.SessionUp{Peer: "w0"}, step.FromWorker{Peer: "w0", Msg: contract.Hello{
 		Profile: contract.Profile{
 			Name: "w0", Store: "s", CPUs: 8, Memory: 64 << 30, Worker: true, Drivers: []string{contract.DriverExec},
 			GPUs: []gpu.Device{{UUID: uuid, Index: 5, Model: "H100", Class: "h100-80gb", Memory: 80 << 30}},
@@ -176,7 +177,7 @@ func TestReasonGivesNumbersOfWhatANodeLacks(t *testing.T) {
 	} {
 		s := job.DefaultSpec()
 		s.Command, s.Resources = []string{"true"}, c.need
-		e, err := x.core.Offers("amy", false, s)
+		e, err := x.core.View().Offers("amy", false, s)
 		if err != nil || len(e.Later) != 1 || e.Later[0].Why != c.want {
 			t.Errorf("%+v: %+v, %v, want %q", c.need, e.Later, err, c.want)
 		}

@@ -9,11 +9,12 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/place"
 	"github.com/musterhq/muster/scheduler/state"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // records applies committed records to all parts.
 type records struct {
-	*turn
+	*step.Turn
 	policies   *policies
 	entries    *entries
 	history    *history
@@ -57,7 +58,7 @@ func (rc *records) dependents(x state.Change) {
 			continue
 		}
 		rc.moved(e, nil)
-		if rc.lead {
+		if rc.Lead {
 			rc.endActive(e, nil)
 		}
 	}
@@ -214,15 +215,15 @@ func (rc *records) settle(t *task) {
 // movedGang updates the soft state of a job after a record that changed a gang or a member. If members are to end
 // because of another one, their hosts are told.
 func (rc *records) movedGang(e *entry, x state.Change) {
-	if lead := e.task(x.Gang.First); x.Settled && rc.lead {
-		lead.backOff(rc.turn)
+	if lead := e.task(x.Gang.First); x.Settled && rc.Lead {
+		lead.backOff(rc.Turn)
 	}
 	if !x.Settled && e.job.Brief(x.Task).State == job.Succeeded { // the others go on as before
 		rc.movedTask(e, x.Task)
 		return
 	}
 	rc.settleGang(e, x.Gang)
-	if rc.lead && !x.Settled {
+	if rc.Lead && !x.Settled {
 		rc.endActive(e, []job.Range{x.Gang})
 	}
 }
@@ -242,11 +243,11 @@ func (rc *records) appliedGang(e *entry, r job.AssignGangRecord, epoch job.Epoch
 	gang := e.job.Element(r.Attempt.Task)
 	t := e.task(gang.First)
 	d := t.dispatch
-	mine := rc.lead && epoch == rc.epoch && d != nil && d.gang != nil && d.n == r.Attempt.N && t.phase == confirming && slices.Equal(d.assignees(), r.Members)
+	mine := rc.Lead && epoch == rc.Epoch && d != nil && d.gang != nil && d.n == r.Attempt.N && t.phase == confirming && slices.Equal(d.assignees(), r.Members)
 	if ok {
 		for i := gang.First; i <= gang.Last; i++ {
 			if x := e.task(i); mine {
-				x.move(rc.turn, recorded)
+				x.move(rc.Turn, recorded)
 			}
 		}
 		if !mine { // a host may have taken its place back in this very step
@@ -257,14 +258,14 @@ func (rc *records) appliedGang(e *entry, r job.AssignGangRecord, epoch job.Epoch
 			rc.anew.placed(e, i)
 		}
 	}
-	if !rc.lead {
+	if !rc.Lead {
 		return
 	}
 	if !ok && t.proposes(r.Attempt.N) {
-		t.unpropose(rc.turn)
+		t.unpropose(rc.Turn)
 	}
 	switch {
-	case epoch != rc.epoch:
+	case epoch != rc.Epoch:
 		rc.dispatches.takeBack(t)
 		rc.settle(t)
 	case ok && mine:
@@ -285,21 +286,21 @@ func (rc *records) appliedAssign(e *entry, r job.AssignRecord, epoch job.Epoch, 
 		rc.movedTask(e, r.Attempt.Task)
 		rc.anew.placed(e, r.Attempt.Task)
 	}
-	if !rc.lead {
+	if !rc.Lead {
 		return
 	}
 	t := e.task(r.Attempt.Task)
 	d := t.dispatch
 	mine := d != nil && d.n == r.Attempt.N && d.target == r.Node
 	if !ok && t.proposes(r.Attempt.N) {
-		t.unpropose(rc.turn)
+		t.unpropose(rc.Turn)
 	}
 	switch {
-	case epoch != rc.epoch:
+	case epoch != rc.Epoch:
 		rc.dispatches.takeBack(t)
 		rc.settle(t)
 	case ok && mine:
-		t.move(rc.turn, recorded)
+		t.move(rc.Turn, recorded)
 		rc.dispatches.start(d)
 	case ok:
 		rc.attempts.giveUp(t, job.ProofDeclined, "the offer was dropped before its record was committed")
@@ -321,49 +322,49 @@ func (rc *records) appliedUnassign(e *entry, r job.UnassignRecord, x state.Chang
 		if r.Detail != "" {
 			t.pause.why = contract.Clip(t.pause.why + ": " + r.Detail)
 		}
-		t.avoid.Add(rc.now, place.Avoidance{Peer: d.Node, Until: rc.now.Add(backoff(t.declines)), Hard: true})
+		t.avoid.Add(rc.Now, place.Avoidance{Peer: d.Node, Until: rc.Now.Add(backoff(t.declines)), Hard: true})
 	case job.ProofOperator: // an operator has declared the host dead: no pause
-		t.avoid.Add(rc.now, place.Avoidance{Peer: d.Node, Until: rc.now.Add(avoidFor)})
+		t.avoid.Add(rc.Now, place.Avoidance{Peer: d.Node, Until: rc.Now.Add(avoidFor)})
 	case job.ProofDead, job.ProofExpired:
-		t.backOff(rc.turn)
+		t.backOff(rc.Turn)
 	}
-	if rc.lead && slices.Contains([]job.Proof{job.ProofOperator, job.ProofDead, job.ProofExpired}, r.Proof) {
-		rc.totals.Ended[job.NodeFail]++ // its host is given up
+	if rc.Lead && slices.Contains([]job.Proof{job.ProofOperator, job.ProofDead, job.ProofExpired}, r.Proof) {
+		rc.Totals.Ended[job.NodeFail]++ // its host is given up
 	}
 	if e.job.Gang() > 1 {
 		rc.movedGang(e, x)
 	} else {
 		rc.movedTask(e, r.Attempt.Task)
 	}
-	endAfterFailures(rc.turn, e)
+	endAfterFailures(rc.Turn, e)
 }
 
 func (rc *records) appliedResult(e *entry, r job.ResultRecord, x state.Change) {
 	t, before := e.task(r.Attempt.Task), x.Before
 	d := t.durable()
-	if rc.lead {
-		rc.totals.Ended[r.Exit.State]++
+	if rc.Lead {
+		rc.Totals.Ended[r.Exit.State]++
 	}
 	if e.job.Gang() > 1 {
-		if rc.lead {
-			rc.notify(Notice{Kind: TaskEnded, Attempt: r.Attempt, Peer: before.Node, Node: before.NodeName, State: d.State, Detail: describe(r.Exit)})
+		if rc.Lead {
+			rc.Notify(step.Notice{Kind: step.TaskEnded, Attempt: r.Attempt, Peer: before.Node, Node: before.NodeName, State: d.State, Detail: describe(r.Exit)})
 		}
 		rc.movedGang(e, x)
-		endAfterFailures(rc.turn, e)
+		endAfterFailures(rc.Turn, e)
 		return
 	}
-	if rc.lead {
+	if rc.Lead {
 		if before.Assigned && before.Attempt != r.Attempt.N {
 			rc.surplus(t, before)
 		}
 		if x.Moved {
-			rc.leftOut.ended(t, before.Node, r.Exit, rc.now)
+			rc.leftOut.ended(t, before.Node, r.Exit, rc.Now)
 		}
-		t.backOff(rc.turn)
-		rc.notify(Notice{Kind: TaskEnded, Attempt: r.Attempt, Peer: before.Node, Node: before.NodeName, State: d.State, Detail: describe(r.Exit)})
+		t.backOff(rc.Turn)
+		rc.Notify(step.Notice{Kind: step.TaskEnded, Attempt: r.Attempt, Peer: before.Node, Node: before.NodeName, State: d.State, Detail: describe(r.Exit)})
 	}
 	rc.movedTask(e, r.Attempt.Task)
-	endAfterFailures(rc.turn, e)
+	endAfterFailures(rc.Turn, e)
 }
 
 // surplus ends the newest attempt of a task, because an older attempt has turned out to have succeeded.
@@ -372,9 +373,9 @@ func (rc *records) surplus(t *task, before job.Task) {
 		rc.dispatches.takeBack(t)
 		return
 	}
-	rc.send(before.Node, contract.Cancel{
+	rc.Send(before.Node, contract.Cancel{
 		Attempt: job.Attempt{Job: t.e.job.ID, Task: t.index, N: before.Attempt},
-		Group:   rc.cfg.Group, Epoch: rc.epoch, Grace: t.e.job.Spec.GraceOr(), Reason: "an earlier attempt succeeded",
+		Group:   rc.Config.Group, Epoch: rc.Epoch, Grace: t.e.job.Spec.GraceOr(), Reason: "an earlier attempt succeeded",
 	})
 }
 
@@ -384,7 +385,7 @@ func (rc *records) appliedCancel(e *entry, r job.CancelRecord, ok bool) {
 		rc.moved(e, r.Tasks)
 	}
 	rc.requests.settled(toCancel, e, nil)
-	if ok && rc.lead {
+	if ok && rc.Lead {
 		rc.endActive(e, r.Tasks)
 	}
 }
@@ -399,7 +400,7 @@ func (rc *records) appliedRequeue(e *entry, r job.RequeueRecord, ok bool) {
 		_, err = nothingToRequeue(e.job.ID, e.job.CountsIn(r.Tasks), r.Failed)
 	}
 	rc.requests.settled(toRequeue, e, err)
-	if ok && rc.lead {
+	if ok && rc.Lead {
 		rc.endActive(e, r.Tasks)
 	}
 }
@@ -423,7 +424,7 @@ func (rc *records) appliedHold(e *entry, r job.HoldRecord, ok bool) {
 	var err error
 	if ok {
 		if r.Release {
-			released(e, r.Tasks, rc.now)
+			released(e, r.Tasks, rc.Now)
 		}
 		rc.moved(e, r.Tasks)
 	} else {
@@ -442,15 +443,15 @@ func (rc *records) appliedHold(e *entry, r job.HoldRecord, ok bool) {
 func (rc *records) adopt(e *entry) {
 	for _, t := range slices.Clone(e.tasks) {
 		rc.dispatches.takeBack(t)
-		t.unpropose(rc.turn)
+		t.unpropose(rc.Turn)
 		rc.attempts.stopReport(t)
 		t.hear(0)
-		if !t.queued && !t.pause.until.After(rc.now) {
-			t.backOff(rc.turn)
+		if !t.queued && !t.pause.until.After(rc.Now) {
+			t.backOff(rc.Turn)
 		}
 		rc.settle(t)
 		if t.durable().Assigned {
-			rc.attempts.watch(t, rc.now.Add(reportWait))
+			rc.attempts.watch(t, rc.Now.Add(reportWait))
 		}
 	}
 	rc.pending.followAll(e)

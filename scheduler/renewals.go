@@ -9,22 +9,23 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // renewals answers the requests for renewal.
 type renewals struct {
-	*turn
+	*step.Turn
 	entries    *entries
 	assigned   *assigned
 	contact    *contact
 	attempts   *attempts
 	dispatches *dispatches
 
-	round   Token     // the round under way; 0 if there is none
-	waiting []renewal // for the round under way
-	next    []renewal // for the next round
-	retryAt time.Time // no round begins before, because the last one failed
-	rounds  Token     // how many rounds have begun
+	round   step.Token // the round under way; 0 if there is none
+	waiting []renewal  // for the round under way
+	next    []renewal  // for the next round
+	retryAt time.Time  // no round begins before, because the last one failed
+	rounds  step.Token // how many rounds have begun
 }
 
 type renewal struct {
@@ -44,7 +45,7 @@ const (
 )
 
 func (rn *renewals) renew(w *worker, m contract.Renew) {
-	if m.Group != rn.cfg.Group || !rn.lead || m.Store != w.Profile.Store || !w.mayRenew(rn.now) {
+	if m.Group != rn.Config.Group || !rn.Lead || m.Store != w.Profile.Store || !w.mayRenew(rn.Now) {
 		return
 	}
 	live := make(map[job.Attempt]bool, len(m.Live))
@@ -93,27 +94,27 @@ func (rn *renewals) adopt(t *task) {
 }
 
 func (rn *renewals) begin() {
-	if rn.round != 0 || len(rn.next) == 0 || rn.retryAt.After(rn.now) {
+	if rn.round != 0 || len(rn.next) == 0 || rn.retryAt.After(rn.Now) {
 		return
 	}
 	rn.rounds++
 	rn.round = rn.rounds
 	rn.waiting, rn.next = rn.next, nil
-	rn.fx.Read = rn.round
+	rn.Effects.Read = rn.round
 }
 
 // readDone answers the hosts that had asked when the round began.
-func (rn *renewals) readDone(e ReadDone) {
+func (rn *renewals) readDone(e step.ReadDone) {
 	if e.Token != rn.round || rn.round == 0 {
 		return
 	}
 	rn.round = 0
 	asked := rn.waiting
 	rn.waiting = nil
-	if e.Err != nil || e.Epoch != rn.epoch || !rn.lead {
+	if e.Err != nil || e.Epoch != rn.Epoch || !rn.Lead {
 		rn.next = append(asked, rn.next...)
-		rn.retryAt = rn.now.Add(retryWait)
-		rn.at(rn.retryAt, rn.begin)
+		rn.retryAt = rn.Now.Add(retryWait)
+		rn.At(rn.retryAt, rn.begin)
 		return
 	}
 	for _, a := range asked {
@@ -122,11 +123,11 @@ func (rn *renewals) readDone(e ReadDone) {
 		if !w.Up || rn.contact.sessions[w.Peer] != a.session {
 			continue // the session has ended; the host asks again in the next one
 		}
-		rn.attempts.renewed.answer(w.Peer, a.msg.Store, rn.now, func(store string) bool {
+		rn.attempts.renewed.answer(w.Peer, a.msg.Store, rn.Now, func(store string) bool {
 			return slices.ContainsFunc(rn.assigned.at(w.Peer), func(t *task) bool { return t.durable().Store == store })
 		})
-		rn.send(w.Peer, contract.Renewed{
-			Group: rn.cfg.Group, Epoch: rn.epoch, Clock: a.msg.Clock, Session: a.msg.Session, Verdicts: rn.verdicts(w, a.msg.Live),
+		rn.Send(w.Peer, contract.Renewed{
+			Group: rn.Config.Group, Epoch: rn.Epoch, Clock: a.msg.Clock, Session: a.msg.Session, Verdicts: rn.verdicts(w, a.msg.Live),
 		})
 		w.Renewed()
 		rn.dispatches.leased(w)

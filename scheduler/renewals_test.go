@@ -8,6 +8,7 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // renewing is a core with a host that runs many tasks.
@@ -16,7 +17,7 @@ func renewing(t testing.TB, tasks int) *bench {
 	x.addHosts(1, tasks)
 	for range tasks {
 		x.tok++
-		x.step(Submit{Token: x.tok, Spec: benchSpec(0)})
+		x.step(step.Submit{Token: x.tok, Spec: benchSpec(0)})
 	}
 	x.run()
 	if n := len(x.core.assigned.byNode["w0"]); n != tasks {
@@ -31,9 +32,9 @@ func renewing(t testing.TB, tasks int) *bench {
 func TestFloodOfRenewalsIsLimited(t *testing.T) {
 	const tasks = 100
 	x := renewing(t, tasks)
-	mail := make([]Event, perMember.Messages)
+	mail := make([]step.Event, 4096) // as many as a host may have in the mailbox
 	for i := range mail {
-		mail[i] = FromWorker{Peer: "w0", Msg: contract.Renew{Group: 7, Store: "s", Session: 1}}
+		mail[i] = step.FromWorker{Peer: "w0", Msg: contract.Renew{Group: 7, Store: "s", Session: 1}}
 	}
 	most := tasks * renewBurst
 	for range 10 {
@@ -49,7 +50,7 @@ func TestFloodOfRenewalsIsLimited(t *testing.T) {
 	for _, task := range x.core.assigned.at("w0") {
 		live = append(live, task.attempt())
 	}
-	answered := func(fx Effects) bool {
+	answered := func(fx step.Effects) bool {
 		for _, o := range fx.Send {
 			if m, ok := o.Msg.(contract.Renewed); ok && m.Clock == 5 && len(m.Verdicts) == tasks {
 				return true
@@ -58,14 +59,14 @@ func TestFloodOfRenewalsIsLimited(t *testing.T) {
 		return false
 	}
 	for x.core.renewals.round != 0 { // the round of the flood
-		x.core.Step(x.now, ReadDone{Token: x.core.renewals.round, Epoch: job.Epoch{Term: 1}})
+		x.core.Step(x.now, step.ReadDone{Token: x.core.renewals.round, Epoch: job.Epoch{Term: 1}})
 	}
-	fx := x.core.Step(x.now, FromWorker{Peer: "w0", Msg: contract.Renew{Group: 7, Store: "s", Session: 1, Clock: 5, Live: live}})
+	fx := x.core.Step(x.now, step.FromWorker{Peer: "w0", Msg: contract.Renew{Group: 7, Store: "s", Session: 1, Clock: 5, Live: live}})
 	for range maxRenewals {
 		if answered(fx) {
 			return
 		}
-		fx = x.core.Step(x.now, ReadDone{Token: x.core.renewals.round, Epoch: job.Epoch{Term: 1}})
+		fx = x.core.Step(x.now, step.ReadDone{Token: x.core.renewals.round, Epoch: job.Epoch{Term: 1}})
 	}
 	t.Error("no answer, want one")
 }

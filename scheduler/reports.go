@@ -8,11 +8,12 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/state"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // reports handles the events of attempts.
 type reports struct {
-	*turn
+	*step.Turn
 	entries    *entries
 	hosts      *hosts
 	attempts   *attempts
@@ -25,7 +26,7 @@ type reports struct {
 type ack struct {
 	peer  job.Peer
 	n     uint64
-	timer *timer // proposes the record again
+	timer *step.Timer // proposes the record again
 }
 
 // acknowledge acknowledges the events of an attempt after their record was applied.
@@ -34,15 +35,15 @@ func (rs *reports) acknowledge(a job.Attempt) {
 	if !there {
 		return
 	}
-	rs.stop(k.timer)
+	rs.Stop(k.timer)
 	delete(rs.acks, a)
 	if w := rs.hosts.workers[k.peer]; w != nil && w.Up {
-		rs.send(k.peer, contract.Ack{Attempt: a, Group: rs.cfg.Group, Epoch: rs.epoch, N: k.n})
+		rs.Send(k.peer, contract.Ack{Attempt: a, Group: rs.Config.Group, Epoch: rs.Epoch, N: k.n})
 	}
 }
 
 func (rs *reports) ackNow(w *worker, m contract.Event) {
-	rs.send(w.Peer, contract.Ack{Attempt: m.Attempt, Group: rs.cfg.Group, Epoch: rs.epoch, N: m.N})
+	rs.Send(w.Peer, contract.Ack{Attempt: m.Attempt, Group: rs.Config.Group, Epoch: rs.Epoch, N: m.N})
 }
 
 func (rs *reports) current(w *worker, t *task, m contract.Event) {
@@ -66,16 +67,16 @@ func (rs *reports) progress(w *worker, t *task, m contract.Event) {
 	}
 	switch {
 	case !m.Began.IsZero():
-		t.process.since, _ = byOwnClock(m.Began, time.Time{}, t.e.job.Task(t.index).Placed, rs.now)
+		t.process.since, _ = ByOwnClock(m.Began, time.Time{}, t.e.job.Task(t.index).Placed, rs.Now)
 	case m.State == job.Running && t.process.state != job.Running:
-		t.process.since = rs.now // the host has an older version
+		t.process.since = rs.Now // the host has an older version
 	}
 	if t.e.began.IsZero() || t.process.since.Before(t.e.began) && !t.process.since.IsZero() {
 		t.e.began = t.process.since
 	}
-	if t.fresh && (m.State == job.Running || !m.Began.IsZero()) {
-		t.fresh = false
-		rs.totals.Started.add(rs.now.Sub(t.e.born))
+	if t.Fresh && (m.State == job.Running || !m.Began.IsZero()) {
+		t.Fresh = false
+		rs.Totals.Started.Add(rs.Now.Sub(t.e.born))
 	}
 	rs.attempts.saw(t, m.State)
 	t.process.detail = m.Detail
@@ -101,12 +102,12 @@ func (rs *reports) result(w *worker, t *task, m contract.Event) {
 	exit.State = m.State
 	exit.Reason, exit.Tail = contract.Clip(exit.Reason), tail(exit.Tail)
 	if t.durable().Attempt == m.Attempt.N {
-		exit.Began, exit.Ended = byOwnClock(exit.Began, exit.Ended, t.e.job.Task(t.index).Placed, rs.now)
+		exit.Began, exit.Ended = ByOwnClock(exit.Began, exit.Ended, t.e.job.Task(t.index).Placed, rs.Now)
 		rs.attempts.saw(t, job.Completing)
 		t.hear(rs.attempts.sessionOf(t))
 		rs.entries.changed(t)
 	}
-	r := job.ResultRecord{Attempt: m.Attempt, Devices: m.Devices, Exit: exit, At: rs.now}
+	r := job.ResultRecord{Attempt: m.Attempt, Devices: m.Devices, Exit: exit, At: rs.Now}
 	switch {
 	case exit.FailedStart():
 		rs.attempts.afterFailedStart(t, &r)
@@ -118,10 +119,10 @@ func (rs *reports) result(w *worker, t *task, m contract.Event) {
 
 // proposeEnd proposes the end of an attempt again and again, until its event is acknowledged.
 func (rs *reports) proposeEnd(r job.ResultRecord) {
-	rs.propose(r)
+	rs.Propose(r)
 	k := rs.acks[r.Attempt]
-	k.timer = rs.after(reproposeGap, func() {
-		if _, waits := rs.acks[r.Attempt]; waits && rs.lead {
+	k.timer = rs.After(ReproposeGap, func() {
+		if _, waits := rs.acks[r.Attempt]; waits && rs.Lead {
 			rs.proposeEnd(r)
 		}
 	})
@@ -147,13 +148,13 @@ func tail(s string) string {
 // lostLead forgets the events that are not acknowledged. The hosts report them again to the new owner.
 func (rs *reports) lostLead() {
 	for _, k := range rs.acks {
-		rs.stop(k.timer)
+		rs.Stop(k.timer)
 	}
 	clear(rs.acks)
 }
 
 func (rs *reports) event(w *worker, m contract.Event) {
-	if m.Group != rs.cfg.Group || !rs.lead {
+	if m.Group != rs.Config.Group || !rs.Lead {
 		return // this daemon asks the hosts when it becomes the owner
 	}
 	e := rs.entries.byID[m.Attempt.Job]

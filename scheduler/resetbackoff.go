@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 const (
@@ -18,19 +19,10 @@ const (
 	maxLookJobs   = 1024            // waiting jobs whose reason an answer has; each costs a look at all hosts
 )
 
-// Schedule asks to end the back-offs of waiting tasks and to search for hosts again. With a user it is about the jobs of
-// this user only.
-type Schedule struct {
-	Token Token
-	User  string // empty: all
-}
-
-func (Schedule) event() {}
-
 // anew answers Schedule requests. There is one look at a time for all requests, so that they cost little, however many
 // there are.
 type anew struct {
-	*turn
+	*step.Turn
 	entries  *entries
 	search   *search
 	pending  *pending
@@ -42,9 +34,9 @@ type anew struct {
 }
 
 type lookWish struct {
-	token Token
+	token step.Token
 	user  string
-	seen  Looked
+	seen  step.Looked
 }
 
 // lookAnew is one look: from the end of the back-offs until the answer.
@@ -52,7 +44,7 @@ type lookAnew struct{ wishes []*lookWish }
 
 func (w *lookWish) about(e *entry) bool { return w.user == "" || w.user == e.job.User }
 
-func (a *anew) ask(s Schedule) {
+func (a *anew) ask(s step.Schedule) {
 	w := &lookWish{token: s.Token, user: s.User}
 	if a.look != nil {
 		a.next = append(a.next, w)
@@ -74,11 +66,11 @@ func (a *anew) begin(wishes []*lookWish) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(a.search.classes)) {
 		if k := a.search.classes[key]; k.waiting > 0 {
-			k.looking, k.turn, k.pause, k.nextAt = true, 0, findFirst, a.now
+			k.looking, k.turn, k.pause, k.nextAt = true, 0, findFirst, a.Now
 			a.search.look(k, true)
 		}
 	}
-	a.after(lookAnewFor, a.end)
+	a.After(lookAnewFor, a.end)
 }
 
 // waiting returns the jobs with waiting tasks that the requests are about, the oldest first.
@@ -134,8 +126,8 @@ func (a *anew) changed(p job.Peer) {
 
 // endPause lets a waiting task be placed again now. It returns whether the task paused.
 func (a *anew) endPause(t *task) (paused bool) {
-	if paused = t.pause.until.After(a.now); paused {
-		t.pause.until = a.now
+	if paused = t.pause.until.After(a.Now); paused {
+		t.pause.until = a.Now
 	}
 	a.pending.requeue(t)
 	if g := t.shape; t.queued && g != nil && g.parked == t {
@@ -159,7 +151,7 @@ func (a *anew) placed(e *entry, task int) {
 			if l, err := e.job.Spec.Layout(); err == nil && l.Tasks() == e.job.Len() {
 				number = l.Number(task)
 			}
-			w.seen.Placed = append(w.seen.Placed, Placed{Job: e.job.ID, Task: number, Node: b.Node, NodeName: b.NodeName})
+			w.seen.Placed = append(w.seen.Placed, step.Placed{Job: e.job.ID, Task: number, Node: b.Node, NodeName: b.NodeName})
 		}
 	}
 }
@@ -172,7 +164,7 @@ func (a *anew) end() {
 	for _, w := range a.look.wishes {
 		a.rest(w)
 		if a.requests.close(w.token) {
-			a.fx.Reply = append(a.fx.Reply, Reply{Token: w.token, Looked: &w.seen})
+			a.Effects.Reply = append(a.Effects.Reply, step.Reply{Token: w.token, Looked: &w.seen})
 		}
 	}
 	wishes := a.next
@@ -193,7 +185,7 @@ func (a *anew) rest(w *lookWish) {
 		if !there {
 			i = len(w.seen.Waiting)
 			at[why.Word] = i
-			w.seen.Waiting = append(w.seen.Waiting, Waiting{Reason: why, Job: e.job.ID})
+			w.seen.Waiting = append(w.seen.Waiting, step.Waiting{Reason: why, Job: e.job.ID})
 		}
 		counts := e.job.Counts()
 		w.seen.Waiting[i].Jobs++

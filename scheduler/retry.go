@@ -11,6 +11,7 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/place"
 	"github.com/musterhq/muster/scheduler/state"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // quickSave is how long an attempt should run before it saves its state. After shorter attempts the pause grows, because
@@ -20,7 +21,7 @@ const quickSave = 10 * time.Second
 // backOff makes a task wait if its newest attempt failed or lost its host. The task then avoids the hosts where it has
 // failed. backOff uses the durable state alone, so a new owner does the same. After a requeue by a person the task does
 // not wait.
-func (t *task) backOff(tn *turn) {
+func (t *task) backOff(tn *step.Turn) {
 	if b := t.durable(); b.Attempt == 0 || b.State != job.Pending {
 		return
 	}
@@ -40,7 +41,7 @@ func (t *task) backOff(tn *turn) {
 
 // backOffAs makes the task wait because of the newest attempt of the task with this index: the task itself, or a member
 // of its gang.
-func (t *task) backOffAs(tn *turn, index int) {
+func (t *task) backOffAs(tn *step.Turn, index int) {
 	d, all := t.e.job.Task(index), state.Outcomes(t.e.job, index)
 	if len(all) == 0 || all[len(all)-1].N <= d.Settled {
 		return
@@ -62,17 +63,17 @@ func (t *task) backOffAs(tn *turn, index int) {
 	}
 	t.wait(tn, pause, why)
 	if last.Exit.State == job.NodeFail && !last.Exit.FailedStart() {
-		t.avoid.Add(tn.now, place.Avoidance{Peer: last.Node, Until: t.pause.until.Add(avoidFor)})
+		t.avoid.Add(tn.Now, place.Avoidance{Peer: last.Node, Until: t.pause.until.Add(avoidFor)})
 		return
 	}
-	t.avoid.Add(tn.now, place.Avoidance{Peer: last.Node, Failed: true, Until: tn.now.Add(failedFor), WaitUntil: t.pause.until.Add(waitFor)})
+	t.avoid.Add(tn.Now, place.Avoidance{Peer: last.Node, Failed: true, Until: tn.Now.Add(failedFor), WaitUntil: t.pause.until.Add(waitFor)})
 }
 
 // avoidFailed makes the task avoid the hosts where it has failed, also those before a requeue. Among these hosts it
 // prefers the one where it failed first. For a failure since the requeue it also waits a while for another host. A new
 // owner does not know when the failure was, and lets it wait for the full time. Gangs do not use this: most members fail
 // because another one did.
-func (t *task) avoidFailed(tn *turn) {
+func (t *task) avoidFailed(tn *step.Turn) {
 	settled := t.e.job.Task(t.index).Settled
 	for i, o := range state.Outcomes(t.e.job, t.index) {
 		switch {
@@ -80,19 +81,19 @@ func (t *task) avoidFailed(tn *turn) {
 		case o.Exit.State != job.Failed && o.Exit.State != job.OutOfMemory && o.Exit.State != job.Timeout, t.e.job.Spec.Saved(o.Exit):
 			continue
 		}
-		a := place.Avoidance{Peer: o.Node, Failed: true, Until: tn.now.Add(failedFor - time.Hour + time.Duration(i)*time.Second)}
+		a := place.Avoidance{Peer: o.Node, Failed: true, Until: tn.Now.Add(failedFor - time.Hour + time.Duration(i)*time.Second)}
 		if o.N > settled {
 			if a.WaitUntil = t.avoid.WaitsUntil(o.Node); a.WaitUntil.IsZero() {
-				a.WaitUntil = tn.now.Add(waitFor)
+				a.WaitUntil = tn.Now.Add(waitFor)
 			}
 		}
-		t.avoid.Add(tn.now, a)
+		t.avoid.Add(tn.Now, a)
 	}
 }
 
 // wait makes the task wait for about that long.
-func (t *task) wait(tn *turn, d time.Duration, why string) {
-	t.pause.until, t.pause.why, t.pause.placed = tn.now.Add(tn.jitter(d)), why, false
+func (t *task) wait(tn *step.Turn, d time.Duration, why string) {
+	t.pause.until, t.pause.why, t.pause.placed = tn.Now.Add(tn.Jitter(d)), why, false
 }
 
 // quickSaves returns how many attempts in a row have saved their state soon after they began, up to the newest.
@@ -119,6 +120,6 @@ func describe(x job.Exit) string {
 }
 
 // unsendable makes a task wait because no message about it can be sent.
-func unsendable(tn *turn, t *task) {
-	t.pause.until, t.pause.why = tn.now.Add(retryMost), "this daemon could not send a message about it: see its log"
+func unsendable(tn *step.Turn, t *task) {
+	t.pause.until, t.pause.why = tn.Now.Add(retryMost), "this daemon could not send a message about it: see its log"
 }

@@ -8,12 +8,13 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/state/statetest"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // A new owner applies the back-off to tasks that failed of late, and avoids the hosts where they failed. The other
 // tasks of the job do not wait for them.
 func TestNewOwnerContinuesBackOffs(t *testing.T) {
-	cfg := DefaultConfig()
+	cfg := step.DefaultConfig()
 	cfg.Self, cfg.Group, cfg.Seed = "here", 7, 1
 	id, spec := job.NewID(7, 1), job.DefaultSpec()
 	spec.Command, spec.Array, spec.Retries = []string{"true"}, "0-9", 3
@@ -23,7 +24,7 @@ func TestNewOwnerContinuesBackOffs(t *testing.T) {
 		exit := job.Exit{State: job.Failed, Code: 1, Started: true, Began: storyStart, Ended: storyStart}
 		records = append(records, job.AssignRecord{Attempt: a, Node: "n1", NodeName: "n1", Store: "s"}, job.ResultRecord{Attempt: a, Exit: exit, At: storyStart})
 	}
-	entry := Committed{job.Committed{Index: 1, Epoch: job.Epoch{Term: 1}, Records: records}}
+	entry := step.Committed{Committed: job.Committed{Index: 1, Epoch: job.Epoch{Term: 1}, Records: records}}
 	for _, from := range []string{"journal", "rows"} {
 		c := NewCore(cfg, Saved{}, storyStart)
 		fx := c.Step(storyStart, entry)
@@ -33,7 +34,7 @@ func TestNewOwnerContinuesBackOffs(t *testing.T) {
 			saved.load(t, disk)
 			c = NewCore(cfg, saved, storyStart)
 		}
-		offered := func(fx Effects) (tasks []int, hosts []job.Peer) {
+		offered := func(fx step.Effects) (tasks []int, hosts []job.Peer) {
 			for _, o := range fx.Send {
 				if m, ok := o.Msg.(contract.Offer); ok {
 					tasks, hosts = append(tasks, m.Attempt.Task), append(hosts, o.To)
@@ -41,17 +42,17 @@ func TestNewOwnerContinuesBackOffs(t *testing.T) {
 			}
 			return tasks, slices.Compact(hosts)
 		}
-		fx = c.Step(storyStart, Committed{job.Committed{Index: 2, Epoch: job.Epoch{Term: 2}, Lead: true}},
-			SessionUp{Peer: "n1"}, FromWorker{Peer: "n1", Msg: contract.Hello{
+		fx = c.Step(storyStart, step.Committed{Committed: job.Committed{Index: 2, Epoch: job.Epoch{Term: 2}, Lead: true}},
+			step.SessionUp{Peer: "n1"}, step.FromWorker{Peer: "n1", Msg: contract.Hello{
 				Profile: contract.Profile{Name: "n1", Store: "s", CPUs: 32, Drivers: []string{"exec"}, Worker: true}, Free: contract.Free{CPUs: 32},
 			}},
-			SessionUp{Peer: "n2"}, FromWorker{Peer: "n2", Msg: contract.Hello{
+			step.SessionUp{Peer: "n2"}, step.FromWorker{Peer: "n2", Msg: contract.Hello{
 				Profile: contract.Profile{Name: "n2", Store: "s2", CPUs: 64, Drivers: []string{"exec"}, Worker: true}, Free: contract.Free{CPUs: 64},
 			}})
 		if tasks, hosts := offered(fx); !slices.Equal(tasks, []int{2, 3, 4, 6, 7, 8, 9}) || !slices.Equal(hosts, []job.Peer{"n1"}) {
 			t.Errorf("from the %s: at once tasks %v are offered to %v, want %v and %v", from, tasks, hosts, []int{2, 3, 4, 6, 7, 8, 9}, []job.Peer{"n1"})
 		}
-		if j, _ := c.Job(id); j.Tasks[5].Reason.Word != job.ReasonBackoff {
+		if j, _ := c.View().Job(id); j.Tasks[5].Reason.Word != job.ReasonBackoff {
 			t.Errorf("from the %s: task 5 waits for %s, want Word %v", from, j.Tasks[5].Reason, job.ReasonBackoff)
 		}
 		var tasks []int
@@ -70,7 +71,7 @@ func TestNewOwnerContinuesBackOffs(t *testing.T) {
 
 // A task that fits one host only is not tried there for ever: it fails with its tenth failed start.
 func TestFailedStartsOnOneHostAreBounded(t *testing.T) {
-	cfg := DefaultConfig()
+	cfg := step.DefaultConfig()
 	cfg.Self, cfg.Group, cfg.Seed = "here", 7, 1
 	id, spec := job.NewID(7, 1), job.DefaultSpec()
 	spec.Command = []string{"true"}
@@ -85,12 +86,12 @@ func TestFailedStartsOnOneHostAreBounded(t *testing.T) {
 			}
 		}
 		c := NewCore(cfg, Saved{}, storyStart)
-		c.Step(storyStart, Committed{job.Committed{Index: 1, Epoch: job.Epoch{Term: 1}, Records: records}})
-		c.Step(storyStart, Committed{job.Committed{Index: 2, Epoch: job.Epoch{Term: 2}, Lead: true}},
-			SessionUp{Peer: "n1"}, FromWorker{Peer: "n1", Msg: contract.Hello{
+		c.Step(storyStart, step.Committed{Committed: job.Committed{Index: 1, Epoch: job.Epoch{Term: 1}, Records: records}})
+		c.Step(storyStart, step.Committed{Committed: job.Committed{Index: 2, Epoch: job.Epoch{Term: 2}, Lead: true}},
+			step.SessionUp{Peer: "n1"}, step.FromWorker{Peer: "n1", Msg: contract.Hello{
 				Profile: contract.Profile{Name: "n1", Store: "s", CPUs: 32, Drivers: []string{"exec"}, Worker: true}, Free: contract.Free{CPUs: 32},
 			}})
-		fx := c.Step(storyStart, FromWorker{Peer: "n1", Msg: contract.Event{
+		fx := c.Step(storyStart, step.FromWorker{Peer: "n1", Msg: contract.Event{
 			Attempt: job.Attempt{Job: id, N: failed + 1}, Group: 7, N: 2, State: exit.State, Exit: &exit,
 		}})
 		var got job.ResultRecord
@@ -110,7 +111,7 @@ func TestFailedStartsOnOneHostAreBounded(t *testing.T) {
 // If the tasks of a job fail at once on one host and do well elsewhere, the job leaves that host out, though it has the
 // most capacity. After 30 s a single task tries the host. A job that fails everywhere leaves out no host.
 func TestJobLeavesOutAHostWhereItFails(t *testing.T) {
-	cfg := DefaultConfig()
+	cfg := step.DefaultConfig()
 	cfg.Self, cfg.Group, cfg.Seed = "here", 7, 1
 	id, spec := job.NewID(7, 1), job.DefaultSpec()
 	spec.Command, spec.Array = []string{"true"}, "0-99"
@@ -124,17 +125,17 @@ func TestJobLeavesOutAHostWhereItFails(t *testing.T) {
 			return records
 		}
 		c := NewCore(cfg, Saved{}, storyStart)
-		c.Step(storyStart, Committed{job.Committed{Index: 1, Epoch: job.Epoch{Term: 2}, Lead: true}})
+		c.Step(storyStart, step.Committed{Committed: job.Committed{Index: 1, Epoch: job.Epoch{Term: 2}, Lead: true}})
 		records := []job.Record{job.SubmitRecord{Job: id, User: "amy", Spec: spec, At: storyStart, Tasks: 100}}
 		records = append(records, ends(0, "n2", elsewhere)...)
 		records = append(records, ends(3, "n1", job.Failed)...)
-		c.Step(storyStart, Committed{job.Committed{Index: 2, Epoch: job.Epoch{Term: 2}, Records: records}})
-		up := func(p job.Peer, cpus int) []Event {
-			return []Event{SessionUp{Peer: p}, FromWorker{Peer: p, Msg: contract.Hello{
+		c.Step(storyStart, step.Committed{Committed: job.Committed{Index: 2, Epoch: job.Epoch{Term: 2}, Records: records}})
+		up := func(p job.Peer, cpus int) []step.Event {
+			return []step.Event{step.SessionUp{Peer: p}, step.FromWorker{Peer: p, Msg: contract.Hello{
 				Profile: contract.Profile{Name: string(p), Store: "s", CPUs: 32, Drivers: []string{"exec"}, Worker: true}, Free: contract.Free{CPUs: cpus},
 			}}}
 		}
-		offered := func(fx Effects) (n int) {
+		offered := func(fx step.Effects) (n int) {
 			for _, o := range fx.Send {
 				if _, ok := o.Msg.(contract.Offer); ok && o.To == "n1" {
 					n++
@@ -152,7 +153,7 @@ func TestJobLeavesOutAHostWhereItFails(t *testing.T) {
 		if n > 0 {
 			t.Errorf("%d tasks are offered to the host where they fail, want 0", n)
 		}
-		x, err := c.Why(id)
+		x, err := c.View().Why(id)
 		if err != nil || slices.ContainsFunc(x.Now, func(c contract.Candidate) bool { return c.Node == "n1" }) ||
 			!slices.ContainsFunc(x.Later, func(c contract.Candidate) bool {
 				return c.Node == "n1" && c.Why == "left out: tasks of the job fail there at once, until "+storyStart.Add(leaveFirst).UTC().Format("15:04 UTC")

@@ -11,15 +11,18 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler/step"
 )
+
+const maxFinds = 16 // classes looked for and announced at a time
 
 // search finds hosts by class, and announces for which classes tasks wait.
 type search struct {
-	*turn
+	*step.Turn
 
 	classes  map[string]*class // by key
 	announce bool              // what is to be announced may have changed
-	wants    []Want            // what was announced last
+	wants    []step.Want       // what was announced last
 }
 
 // class is one or several classes of hosts, as the DHT names them, and the requests that want a host of one of them.
@@ -57,14 +60,14 @@ func (s *search) class(names []string) *class {
 func (s *search) look(k *class, urgent bool) {
 	if !k.looking {
 		k.looking = true
-		if !k.nextAt.After(s.now) {
-			k.pause, k.turn, k.nextAt = findFirst, 0, s.now
+		if !k.nextAt.After(s.Now) {
+			k.pause, k.turn, k.nextAt = findFirst, 0, s.Now
 			if !urgent {
-				s.lookAt(k, s.now.Add(findFirst))
+				s.lookAt(k, s.Now.Add(findFirst))
 			}
 		}
 	}
-	if k.nextAt.After(s.now) {
+	if k.nextAt.After(s.Now) {
 		return
 	}
 	if k.turn == len(k.names) {
@@ -75,15 +78,15 @@ func (s *search) look(k *class, urgent bool) {
 		k.turn++
 	}
 	k.announced, s.announce = true, true
-	pause := s.jitter(k.pause)
+	pause := s.Jitter(k.pause)
 	k.pause = min(2*k.pause, findMost)
-	s.lookAt(k, s.now.Add(pause))
+	s.lookAt(k, s.Now.Add(pause))
 }
 
 // lookAt sets the time of the next search.
 func (s *search) lookAt(k *class, when time.Time) {
 	k.nextAt = when
-	s.at(when, func() {
+	s.At(when, func() {
 		if k.looking && k.nextAt.Equal(when) {
 			s.look(k, true)
 		}
@@ -92,8 +95,8 @@ func (s *search) lookAt(k *class, when time.Time) {
 
 // find begins a search, unless the step has begun as many as it may.
 func (s *search) find(name string) {
-	if len(s.fx.Find) < maxFinds && !slices.Contains(s.fx.Find, name) {
-		s.fx.Find = append(s.fx.Find, name)
+	if len(s.Effects.Find) < maxFinds && !slices.Contains(s.Effects.Find, name) {
+		s.Effects.Find = append(s.Effects.Find, name)
 	}
 }
 
@@ -111,17 +114,17 @@ func (s *search) announceWants() {
 			}
 		}
 	}
-	var wants []Want
+	var wants []step.Want
 	for name, n := range waiting {
-		wants = append(wants, Want{Class: name, Count: min(n, job.MaxTasks)})
+		wants = append(wants, step.Want{Class: name, Count: min(n, job.MaxTasks)})
 	}
-	slices.SortFunc(wants, func(a, b Want) int {
+	slices.SortFunc(wants, func(a, b step.Want) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Class, b.Class))
 	})
 	wants = wants[:min(len(wants), maxFinds)]
 	if !slices.Equal(wants, s.wants) {
 		s.wants = wants
-		s.fx.Announce, s.fx.Wants = true, slices.Clone(wants)
+		s.Effects.Announce, s.Effects.Wants = true, slices.Clone(wants)
 	}
 }
 

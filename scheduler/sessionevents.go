@@ -10,7 +10,10 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/place"
+	"github.com/musterhq/muster/scheduler/step"
 )
+
+const maxWorkers = 16384 // known hosts, with or without a session
 
 // sessionUp notes a new session and tells the host which journal group this daemon owns.
 func (c *Core) sessionUp(p job.Peer, path contract.Path) {
@@ -22,8 +25,8 @@ func (c *Core) sessionUp(p job.Peer, path contract.Path) {
 	if path != (contract.Path{}) {
 		c.contact.paths[p] = path
 	}
-	if c.lead {
-		c.send(p, c.owns())
+	if c.turn.Lead {
+		c.turn.Send(p, c.turn.Owns())
 	}
 }
 
@@ -48,12 +51,12 @@ func (c *Core) sessionDown(p job.Peer) {
 	if w == nil || !w.Up {
 		return
 	}
-	w.Down(c.now)
+	w.Down(c.turn.Now)
 	fleet.SetDistance(&c.hosts.fleet, w.Host, 0)
 	if len(c.assigned.byNode[p]) > 0 {
-		c.notify(Notice{Kind: WorkerLost, Peer: p, Node: w.Name(), Detail: fmt.Sprintf("%d tasks run there", len(c.assigned.byNode[p]))})
+		c.turn.Notify(step.Notice{Kind: step.WorkerLost, Peer: p, Node: w.Name(), Detail: fmt.Sprintf("%d tasks run there", len(c.assigned.byNode[p]))})
 	} else {
-		c.notify(Notice{Kind: WorkerGone, Peer: p, Node: w.Name()})
+		c.turn.Notify(step.Notice{Kind: step.WorkerGone, Peer: p, Node: w.Name()})
 	}
 	for _, o := range c.offers.to(w) {
 		c.dispatches.offerGone(o, place.Avoidance{})
@@ -77,7 +80,7 @@ func revoked(c *Core, p job.Peer) {
 	switch {
 	case w == nil:
 	case c.assigned.busy(p):
-		fleet.Expel(&c.hosts.fleet, w.Host, c.now)
+		fleet.Expel(&c.hosts.fleet, w.Host, c.turn.Now)
 		c.hosts.profiles++
 	default:
 		c.pending.forgetHost(w)
@@ -94,17 +97,17 @@ func (c *Core) hello(p job.Peer, m contract.Hello) {
 		if len(c.hosts.workers) >= maxWorkers && !c.forgetOne() {
 			return
 		}
-		w = &worker{Host: c.hosts.fleet.Add(p, p == c.cfg.Self), quotaTimers: map[string]*timer{}}
+		w = &worker{Host: c.hosts.fleet.Add(p, p == c.turn.Config.Self), quotaTimers: map[string]*step.Timer{}}
 		c.hosts.workers[p] = w
 	}
 	if !w.Up {
-		c.notify(Notice{Kind: WorkerFound, Peer: p, Node: m.Profile.Name})
+		c.turn.Notify(step.Notice{Kind: step.WorkerFound, Peer: p, Node: m.Profile.Name})
 	}
 	w.Address = c.contact.paths[p].Remote
 	if before := &w.Profile; before.Name != "" && (before.Version != m.Profile.Version || before.Format != m.Profile.Format) {
 		defer c.records.anew.changed(p)
 	}
-	c.hosts.fleet.Hello(w.Host, m, c.now)
+	c.hosts.fleet.Hello(w.Host, m, c.turn.Now)
 	fleet.SetDistance(&c.hosts.fleet, w.Host, c.contact.distances[p])
 	c.hosts.profiles++
 	if !c.hosts.timed && m.Profile.Limits.Limits(contract.LimitTime) {
@@ -115,10 +118,10 @@ func (c *Core) hello(p job.Peer, m contract.Hello) {
 		c.entries.changed(t)
 		switch {
 		case t.sameStore(w):
-			c.attempts.watch(t, c.now.Add(reportWait))
+			c.attempts.watch(t, c.turn.Now.Add(reportWait))
 		case c.attempts.restarted(t):
 			c.dispatches.takeBack(t)
-			c.attempts.watch(t, c.now)
+			c.attempts.watch(t, c.turn.Now)
 		default:
 			c.attempts.watch(t, c.attempts.writeOffAt(t))
 		}

@@ -12,7 +12,10 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/fleet"
+	"github.com/musterhq/muster/scheduler/step"
 )
+
+const HelloWait = 5 * time.Second // for the Hello of a host that a search has found; then it counts as silent
 
 const (
 	// maxSessions bounds the sessions that are wanted with hosts that run none of our tasks. Each costs some 60 KB on
@@ -32,7 +35,7 @@ const (
 
 // contact knows which sessions there are and which are wanted.
 type contact struct {
-	*turn
+	*step.Turn
 	hosts    *hosts
 	assigned *assigned
 
@@ -52,15 +55,15 @@ type want struct {
 // seek wants a session with a host that may be running one of our tasks: without a session its lease runs out. The
 // number of tasks is the only bound.
 func (ct *contact) seek(p job.Peer) {
-	if !ct.lead || p == "" || p == ct.cfg.Self {
+	if !ct.Lead || p == "" || p == ct.Config.Self {
 		return
 	}
 	if ct.wanted[p] != nil {
 		ct.used(p)
 		return
 	}
-	ct.wanted[p] = &want{since: ct.now, used: ct.now}
-	ct.fx.Want = append(ct.fx.Want, p)
+	ct.wanted[p] = &want{since: ct.Now, used: ct.Now}
+	ct.Effects.Want = append(ct.Effects.Want, p)
 }
 
 // seekAll wants sessions with all hosts that may be running our tasks.
@@ -80,18 +83,18 @@ func (ct *contact) seekAll() {
 // wantFound wants a session with a host that a search has found. If there are too many it gives up the least useful one.
 // It reports whether the host is not known yet and its Hello may still come.
 func (ct *contact) wantFound(p job.Peer) bool {
-	if p == ct.cfg.Self || ct.sessions[p] != 0 {
+	if p == ct.Config.Self || ct.sessions[p] != 0 {
 		return false
 	}
 	unknown := ct.hosts.workers[p] == nil // for a known host its earlier Hello counts
 	if w := ct.wanted[p]; w != nil {
-		return unknown && ct.now.Sub(w.since) < helloWait
+		return unknown && ct.Now.Sub(w.since) < HelloWait
 	}
 	if ct.wantedIdle() >= maxSessions && !ct.giveUpOne() {
 		return false
 	}
-	ct.wanted[p] = &want{since: ct.now, used: ct.now}
-	ct.fx.Want = append(ct.fx.Want, p)
+	ct.wanted[p] = &want{since: ct.Now, used: ct.Now}
+	ct.Effects.Want = append(ct.Effects.Want, p)
 	return unknown
 }
 
@@ -121,7 +124,7 @@ func (ct *contact) useful(p job.Peer) bool {
 // down notes the end of a session. If the session is still wanted, the wait for it begins again.
 func (ct *contact) down(p job.Peer) {
 	if w := ct.wanted[p]; w != nil {
-		w.since = ct.now
+		w.since = ct.Now
 	}
 	if len(ct.assigned.byNode[p]) > 0 {
 		ct.seek(p)
@@ -131,14 +134,14 @@ func (ct *contact) down(p job.Peer) {
 // used notes that a session is used now.
 func (ct *contact) used(p job.Peer) {
 	if w := ct.wanted[p]; w != nil {
-		w.used = ct.now
+		w.used = ct.Now
 	}
 }
 
 // unwant gives up a session.
 func (ct *contact) unwant(p job.Peer) {
 	delete(ct.wanted, p)
-	ct.fx.Unwant = append(ct.fx.Unwant, p)
+	ct.Effects.Unwant = append(ct.Effects.Unwant, p)
 }
 
 // giveUpOne gives up the least useful session: first one that has not come, then the one that was used longest ago. A
@@ -146,7 +149,7 @@ func (ct *contact) unwant(p job.Peer) {
 func (ct *contact) giveUpOne() bool {
 	var worst job.Peer
 	for p, w := range ct.wanted {
-		if ct.now.Sub(w.since) < settleFor || ct.now.Sub(w.used) < settleFor || ct.useful(p) {
+		if ct.Now.Sub(w.since) < settleFor || ct.Now.Sub(w.used) < settleFor || ct.useful(p) {
 			continue
 		}
 		if worst == "" || ct.lessUseful(p, worst) < 0 {
@@ -176,7 +179,7 @@ func (ct *contact) giveUpIdle() {
 	var gone []job.Peer
 	for p, w := range ct.wanted {
 		up := ct.sessions[p] != 0
-		if !ct.useful(p) && (!up && ct.now.Sub(w.since) >= wantFor || up && ct.now.Sub(w.used) >= idleFor) {
+		if !ct.useful(p) && (!up && ct.Now.Sub(w.since) >= wantFor || up && ct.Now.Sub(w.used) >= idleFor) {
 			gone = append(gone, p)
 		}
 	}
@@ -184,7 +187,7 @@ func (ct *contact) giveUpIdle() {
 	for _, p := range gone {
 		ct.unwant(p)
 	}
-	ct.after(giveUpEvery, ct.giveUpIdle)
+	ct.After(giveUpEvery, ct.giveUpIdle)
 }
 
 // found wants sessions with hosts that a search has found. A Hello then tells what the host has. It reports whether any

@@ -9,6 +9,7 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/state/statetest"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // Each task of a job runs once, and no soft state is kept of a task that has ended.
@@ -19,7 +20,7 @@ func TestEachTaskOfAJobRunsOnce(t *testing.T) {
 	id := job.NewID(7, 99)
 	spec := benchSpec(0)
 	x.index++
-	x.step(Committed{job.Committed{Index: x.index, Epoch: job.Epoch{Term: 1}, Records: []job.Record{
+	x.step(step.Committed{Committed: job.Committed{Index: x.index, Epoch: job.Epoch{Term: 1}, Records: []job.Record{
 		job.SubmitRecord{Job: id, User: "amy", Spec: spec, At: x.now, Tasks: n},
 	}}})
 	running := 0
@@ -27,7 +28,7 @@ func TestEachTaskOfAJobRunsOnce(t *testing.T) {
 		x.serve()
 		disk.Save(x.rows, nil)
 		x.rows = nil
-		if v, _ := x.core.Job(id); v.Counts.Total() != n || v.Counts != counted(x.core, id) {
+		if v, _ := x.core.View().Job(id); v.Counts.Total() != n || v.Counts != counted(x.core, id) {
 			t.Fatalf("round %d: counts %v of %d tasks, want Total() %v and %v", round, v.Counts, n, n, counted(x.core, id))
 		} else if v.Counts.Ended() < n && v.Counts.Ended() > 0 {
 			running++
@@ -40,7 +41,7 @@ func TestEachTaskOfAJobRunsOnce(t *testing.T) {
 	if e == nil || len(e.tasks) != 0 {
 		t.Fatalf("after its end %+v is kept, want no soft state of tasks", e)
 	}
-	if v, _ := x.core.Job(id); v.State() != job.Succeeded || len(v.Tasks) != viewTasks || v.Tasks[255].NodeName == "" {
+	if v, _ := x.core.View().Job(id); v.State() != job.Succeeded || len(v.Tasks) != ViewTasks || v.Tasks[255].NodeName == "" {
 		t.Errorf("the job is %s, its view has %d tasks, want SUCCEEDED and the first tasks with their nodes", v.State(), len(v.Tasks))
 	}
 	kept, there := disk.Job(id)
@@ -72,7 +73,7 @@ func (x *bench) submitMany(n int, held bool) *entry {
 	id, spec := job.NewID(7, 99), benchSpec(0)
 	spec.Hold = held
 	x.index++
-	x.step(Committed{job.Committed{Index: x.index, Epoch: job.Epoch{Term: 1}, Records: []job.Record{
+	x.step(step.Committed{Committed: job.Committed{Index: x.index, Epoch: job.Epoch{Term: 1}, Records: []job.Record{
 		job.SubmitRecord{Job: id, User: "amy", Spec: spec, At: x.now, Tasks: n},
 	}}})
 	return x.core.entries.byID[id]
@@ -93,7 +94,7 @@ func TestSoftStateIsKeptOfActiveTasksOnly(t *testing.T) {
 		}
 	}
 	few("held")
-	x.step(Hold{Token: 1, Job: e.job.ID, Release: true})
+	x.step(step.Hold{Token: 1, Job: e.job.ID, Release: true})
 	few("released")
 	for range 20 {
 		x.serve()
@@ -103,17 +104,17 @@ func TestSoftStateIsKeptOfActiveTasksOnly(t *testing.T) {
 	if ran == 0 {
 		t.Fatal("no task has run, want some")
 	}
-	x.step(Deposed{Epoch: job.Epoch{Term: 1}})
+	x.step(step.Deposed{Epoch: job.Epoch{Term: 1}})
 	few("deposed")
 	x.sent = nil
-	x.step(Committed{job.Committed{Index: x.index, Epoch: job.Epoch{Term: 1}, Lead: true}})
+	x.step(step.Committed{Committed: job.Committed{Index: x.index, Epoch: job.Epoch{Term: 1}, Lead: true}})
 	few("owner again")
 	for _, d := range x.core.views.of(e).Tasks {
 		if d.State == job.Pending && d.Reason.Word == "" {
 			t.Fatalf("task %d waits without a reason", d.Index)
 		}
 	}
-	x.step(Cancel{Token: 3, Job: e.job.ID})
+	x.step(step.Cancel{Token: 3, Job: e.job.ID})
 	few("cancelled")
 	if c := e.job.Counts(); c.Of(job.Cancelled) < 1_000_000-ran-soft {
 		t.Errorf("counts %v, want Of(job.Cancelled) at least %v", c, 1_000_000-ran-soft)
@@ -128,8 +129,8 @@ func TestNewOwnerSkipsNoTask(t *testing.T) {
 	e := x.submitMany(n, false)
 	for round := 0; len(x.sent) > 0; round++ {
 		if round == 5 {
-			x.step(Deposed{Epoch: job.Epoch{Term: 1}})
-			x.step(Committed{job.Committed{Index: x.index, Epoch: job.Epoch{Term: 1}, Lead: true}})
+			x.step(step.Deposed{Epoch: job.Epoch{Term: 1}})
+			x.step(step.Committed{Committed: job.Committed{Index: x.index, Epoch: job.Epoch{Term: 1}, Lead: true}})
 		}
 		x.serve()
 	}
@@ -147,7 +148,7 @@ func TestThrottledArrayKeepsItsLimitDuringRetries(t *testing.T) {
 	const n, most = 3 * maxPaused / 2, 64
 	spec := benchSpec(0)
 	spec.Array, spec.Retries = fmt.Sprintf("0-%d%%%d", n-1, most), 1
-	x.step(Submit{Token: 1, Spec: spec})
+	x.step(step.Submit{Token: 1, Spec: spec})
 	e := x.core.entries.byID[x.core.entries.table.Jobs()[0].ID]
 	full := 0
 	for round := 0; !e.job.Ended(); round++ {
@@ -180,7 +181,7 @@ func TestThrottledArrayKeepsItsLimitDuringRetries(t *testing.T) {
 // The view of an array for a watcher, and a request about one task, cost the same for any number of active tasks.
 func TestActiveTasksDoNotMakeViewsAndRequestsCostly(t *testing.T) {
 	x := newBench(t, 100, 128)
-	x.step(Submit{Token: 1, Spec: func() job.Spec { s := benchSpec(0); s.Array = "0-9999"; return s }()})
+	x.step(step.Submit{Token: 1, Spec: func() job.Spec { s := benchSpec(0); s.Array = "0-9999"; return s }()})
 	e := x.core.entries.byID[x.core.entries.table.Jobs()[0].ID]
 	x.run()
 	if c := x.core.views.counts(e); c.Of(job.Running) != 10_000 {
@@ -190,7 +191,7 @@ func TestActiveTasksDoNotMakeViewsAndRequestsCostly(t *testing.T) {
 	if allocs > 4 {
 		t.Errorf("a view for a watcher takes %v allocations, want at most 4", allocs)
 	}
-	x.step(Cancel{Token: 2, Job: e.job.ID, Tasks: []job.Range{{First: 5000, Last: 5000}}})
+	x.step(step.Cancel{Token: 2, Job: e.job.ID, Tasks: []job.Range{{First: 5000, Last: 5000}}})
 	if len(e.touched) > 1 || len(x.sent) != 1 {
 		t.Errorf("a cancel of one task touches %d tasks and sends %d messages, want at most 1 and 1", len(e.touched), len(x.sent))
 	}
@@ -204,8 +205,8 @@ func TestTasksOfAnArrayAreNotAheadOfEachOther(t *testing.T) {
 	second, _ := x.waits(t, func(s *job.Spec) { s.Array = "0-4" })
 	counts := x.core.entries.byID[first].job.Counts()
 	waiting := counts.Of(job.Pending)
-	a, err1 := x.core.Why(first)
-	b, err2 := x.core.Why(second)
+	a, err1 := x.core.View().Why(first)
+	b, err2 := x.core.View().Why(second)
 	if err1 != nil || err2 != nil || a.Ahead != 0 || b.Ahead != waiting || waiting < 15 {
 		t.Errorf("ahead of the first: %d, %v; of the second: %d, %v, want the %d that wait", a.Ahead, err1, b.Ahead, err2, waiting)
 	}
@@ -221,8 +222,8 @@ func TestTasksOfOtherHostsAreNotAhead(t *testing.T) {
 	x.waits(t, on("w1", "0-3"))
 	last, _ := x.waits(t, on("w1", ""))
 	either, _ := x.waits(t, on("w[0-1]", ""))
-	a, err1 := x.core.Why(last)
-	b, err2 := x.core.Why(either)
+	a, err1 := x.core.View().Why(last)
+	b, err2 := x.core.View().Why(either)
 	if err1 != nil || err2 != nil || a.Ahead < 3 || a.Ahead > 4 || b.Ahead < 100 {
 		t.Errorf("ahead of a job for w1: %d, %v, want those for w1 only; of a job for both: %d, %v", a.Ahead, err1, b.Ahead, err2)
 	}

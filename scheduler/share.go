@@ -11,6 +11,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/internal/fairshare"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 const (
@@ -24,7 +25,7 @@ const (
 // shares knows what accounts have used. Stored amounts do not decay. Instead, a new amount is scaled up by the time from
 // zero to its report, so stored amounts need no update as time passes.
 type shares struct {
-	*turn
+	*step.Turn
 	hosts *hosts
 
 	weights fairshare.Weights
@@ -53,9 +54,9 @@ type sum struct {
 // stored amounts.
 func (ss *shares) scale() float64 {
 	if len(ss.told) == 0 {
-		ss.zero = ss.now
+		ss.zero = ss.Now
 	}
-	lives := ss.now.Sub(ss.zero).Seconds() / ss.weights.HalfLife.Seconds()
+	lives := ss.Now.Sub(ss.zero).Seconds() / ss.weights.HalfLife.Seconds()
 	if lives < rebaseAfter {
 		return math.Exp2(lives)
 	}
@@ -68,7 +69,7 @@ func (ss *shares) scale() float64 {
 			entries[i].used = entries[i].used.Times(k)
 		}
 	}
-	ss.zero = ss.now
+	ss.zero = ss.Now
 	return 1
 }
 
@@ -125,10 +126,10 @@ func (ss *shares) refresh(again func()) bool {
 	if !ss.news || !ss.weights.On() {
 		return false
 	}
-	if at := ss.tableAt.Add(ss.weights.Period()); ss.table != nil && at.After(ss.now) {
+	if at := ss.tableAt.Add(ss.weights.Period()); ss.table != nil && at.After(ss.Now) {
 		if !ss.armed {
 			ss.armed = true
-			ss.at(at, func() { ss.armed = false; again() })
+			ss.At(at, func() { ss.armed = false; again() })
 		}
 		return false
 	}
@@ -136,7 +137,7 @@ func (ss *shares) refresh(again func()) bool {
 	for _, w := range ss.hosts.workers {
 		has = has.Plus(offeredBy(w), 1) // whole numbers, so that their order does not matter
 	}
-	ss.news, ss.tableAt = false, ss.now
+	ss.news, ss.tableAt = false, ss.Now
 	ss.table = fairshare.NewTable(&ss.weights, has)
 	k := 1 / ss.scale()
 	for a, s := range ss.sums {

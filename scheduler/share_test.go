@@ -12,14 +12,15 @@ import (
 	"github.com/musterhq/muster/internal/fairshare"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/fleet"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // newSharing is newBench with weights of fair share.
 func newSharing(b testing.TB, workers, cpus int, w fairshare.Weights) *bench {
-	cfg := DefaultConfig()
+	cfg := step.DefaultConfig()
 	cfg.Self, cfg.Group, cfg.Seed, cfg.Shares = "w0", 7, 1, w
 	x := &bench{core: NewCore(cfg, Saved{}, storyStart), now: storyStart, index: 1}
-	x.step(Committed{job.Committed{Index: 1, Epoch: job.Epoch{Term: 1}, Lead: true}})
+	x.step(step.Committed{Committed: job.Committed{Index: 1, Epoch: job.Epoch{Term: 1}, Lead: true}})
 	x.addHosts(workers, cpus)
 	if b, ok := b.(*testing.B); ok {
 		b.ReportAllocs()
@@ -32,7 +33,7 @@ func (x *bench) submitFor(user string, cpus int) {
 	x.tok++
 	s := job.DefaultSpec()
 	s.Command, s.Resources.CPUs = []string{"true"}, cpus
-	x.step(Submit{Token: x.tok, User: user, Spec: s})
+	x.step(step.Submit{Token: x.tok, User: user, Spec: s})
 }
 
 // uses has a host report what users have used.
@@ -42,7 +43,7 @@ func (x *bench) uses(host int, cpus int, used map[string]float64) {
 		name := fmt.Sprintf("user%05d", i)
 		u.Entries = append(u.Entries, fairshare.Entry{Account: fairshare.Account{User: name}, Used: fairshare.Use{CPU: used[name]}})
 	}
-	x.step(FromWorker{Peer: job.Peer(fmt.Sprintf("w%d", host)), Msg: contract.Availability{Seq: uint64(x.tok), Free: contract.Free{CPUs: cpus, Memory: benchMemory}, Usage: u}})
+	x.step(step.FromWorker{Peer: job.Peer(fmt.Sprintf("w%d", host)), Msg: contract.Availability{Seq: uint64(x.tok), Free: contract.Free{CPUs: cpus, Memory: benchMemory}, Usage: u}})
 }
 
 // A host that lies is believed only up to what it could have delivered.
@@ -81,7 +82,7 @@ func TestAccountsAreBounded(t *testing.T) {
 		for i := range contract.MaxUsage {
 			u.Entries = append(u.Entries, fairshare.Entry{Account: fairshare.Account{User: fmt.Sprint(h, "-", i)}, Used: fairshare.Use{CPU: 1}})
 		}
-		x.step(FromWorker{Peer: job.Peer(fmt.Sprintf("w%d", h)), Msg: contract.Availability{Seq: 1, Usage: u}})
+		x.step(step.FromWorker{Peer: job.Peer(fmt.Sprintf("w%d", h)), Msg: contract.Availability{Seq: 1, Usage: u}})
 	}
 	if n := len(x.core.pending.shares.sums); n != maxAccounts {
 		t.Errorf("%d accounts, want %d", n, maxAccounts)
@@ -176,7 +177,7 @@ func TestOlderTaskOfAUserIsOfferedFirst(t *testing.T) {
 					starts, took.shape.Need.CPUs, task.shape.Need.CPUs)
 			}
 		}
-		x.step(FromWorker{Peer: "w0", Msg: contract.Commit{Offer: oldest.id, Attempt: job.Attempt{Job: took.e.job.ID, N: 1}, Group: 7, Session: 1}})
+		x.step(step.FromWorker{Peer: "w0", Msg: contract.Commit{Offer: oldest.id, Attempt: job.Attempt{Job: took.e.job.ID, N: 1}, Group: 7, Session: 1}})
 		starts++
 	}
 }
@@ -185,7 +186,7 @@ func TestOlderTaskOfAUserIsOfferedFirst(t *testing.T) {
 func newCrowdedCluster(b *testing.B, users int) (*bench, map[string]float64) {
 	x := newSharing(b, 100, 0, fairshare.Weights{HalfLife: 24 * time.Hour})
 	for h := range 100 {
-		x.step(FromWorker{Peer: job.Peer(fmt.Sprintf("w%d", h)), Msg: contract.Hello{
+		x.step(step.FromWorker{Peer: job.Peer(fmt.Sprintf("w%d", h)), Msg: contract.Hello{
 			Profile: contract.Profile{Name: fmt.Sprint(h), Store: "s", CPUs: 64, Memory: benchMemory, Drivers: []string{"exec"}, Worker: true},
 		}})
 	}
@@ -233,7 +234,7 @@ func BenchmarkFreedAmongUsers(b *testing.B) {
 			n := 0
 			for b.Loop() {
 				n++
-				x.step(FromWorker{Peer: job.Peer(fmt.Sprintf("w%d", n%100)), Msg: contract.Availability{Seq: uint64(n + 1e6), Free: contract.Free{CPUs: n / 100 % 2, Memory: benchMemory}}})
+				x.step(step.FromWorker{Peer: job.Peer(fmt.Sprintf("w%d", n%100)), Msg: contract.Availability{Seq: uint64(n + 1e6), Free: contract.Free{CPUs: n / 100 % 2, Memory: benchMemory}}})
 				x.sent = nil
 			}
 		})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // lookAgain is how often the placement of a job is tried again while it waits for a host from which its Start is kept
@@ -16,12 +17,12 @@ const lookAgain = 10 * time.Second
 
 // shunning returns until when a task pauses, if placement makes it pause until the given time. If the task waits for a
 // host from which its Start is kept back, the pause is lookAgain at most, and its reason says so.
-func shunning(tn *turn, t *task, until time.Time) time.Time {
+func shunning(tn *step.Turn, t *task, until time.Time) time.Time {
 	if !t.e.shuns.Ends(until) {
 		return until
 	}
 	t.pause.why = t.e.shunned
-	if soon := tn.now.Add(lookAgain); soon.Before(until) {
+	if soon := tn.Now.Add(lookAgain); soon.Before(until) {
 		return soon
 	}
 	return until

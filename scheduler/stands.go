@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/scheduler/fleet"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 const (
@@ -26,7 +27,7 @@ const (
 // task fits, the hosts where it stands set aside for it what is free, in turns. At other hosts it gets what others
 // leave. So the capacity that lies idle for waiting tasks does not grow with the number of hosts where they queue.
 type stands struct {
-	*turn
+	*step.Turn
 	hosts   *hosts
 	pending *pending
 	offers  *offers
@@ -46,7 +47,7 @@ func (ss *stands) may(w *worker, others int) bool {
 func (ss *stands) choose(hosts []*fleet.Host) (out []*fleet.Host) {
 	if !ss.armed {
 		ss.armed = true
-		ss.after(standsEvery, ss.look)
+		ss.After(standsEvery, ss.look)
 		ss.count()
 	}
 	if ss.short {
@@ -67,7 +68,7 @@ func (ss *stands) choose(hosts []*fleet.Host) (out []*fleet.Host) {
 
 // resume makes a task stand at a host again, if the host may keep something. The task has lost its booking.
 func (ss *stands) resume(o *offer) {
-	if !o.keeps && !ss.short && !ss.now.Before(o.from) && ss.may(o.worker, 0) {
+	if !o.keeps && !ss.short && !ss.Now.Before(o.from) && ss.may(o.worker, 0) {
 		ss.offers.keep(o)
 	}
 }
@@ -85,17 +86,17 @@ func (ss *stands) count() {
 
 // look makes the tasks that rank first stand.
 func (ss *stands) look() {
-	ss.armed = ss.lead && ss.pending.queued.count > 0
+	ss.armed = ss.Lead && ss.pending.queued.count > 0
 	if !ss.armed {
 		return
 	}
-	ss.after(standsEvery, ss.look)
+	ss.After(standsEvery, ss.look)
 	ss.count()
 	ss.findIdle()
 	first := ss.first(ss.most + standsLook)
 	most := ss.most
 	for _, d := range first {
-		most = max(most, ss.most+bits.Len64(uint64(max(0, ss.now.Sub(d.since))/standsVain)))
+		most = max(most, ss.most+bits.Len64(uint64(max(0, ss.Now.Sub(d.since))/standsVain)))
 	}
 	ss.most = most
 	for _, d := range first {
@@ -118,8 +119,8 @@ func (ss *stands) findIdle() {
 		w := ss.hosts.workers[h.Peer]
 		switch n := h.Changes(); {
 		case n != w.changes || w.changedAt.IsZero():
-			w.changes, w.changedAt = n, ss.now
-		case h.Claims.Queued() > 0 && ss.now.Sub(w.changedAt) >= idleAfter && h.Idle():
+			w.changes, w.changedAt = n, ss.Now
+		case h.Claims.Queued() > 0 && ss.Now.Sub(w.changedAt) >= idleAfter && h.Idle():
 			ss.hosts.offerToFreed(w)
 		}
 	}
@@ -179,7 +180,7 @@ func (ss *stands) stand(d *dispatch) bool {
 		switch {
 		case !o.queued():
 			continue
-		case !o.keeps && !ss.now.Before(o.from) && ss.may(o.worker, 0):
+		case !o.keeps && !ss.Now.Before(o.from) && ss.may(o.worker, 0):
 			ss.offers.keep(o)
 			ss.offers.sendOffer(o, queueWait)
 		}

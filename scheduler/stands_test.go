@@ -9,13 +9,14 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/fleet"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // allBusy is a bench with full hosts and so many jobs that wait for whole hosts.
 func allBusy(t *testing.T, hosts, jobs int) *bench {
 	x := newBench(t, hosts, 8)
 	for p := range x.core.hosts.workers {
-		x.step(FromWorker{Peer: p, Msg: contract.Availability{}})
+		x.step(step.FromWorker{Peer: p, Msg: contract.Availability{}})
 	}
 	for range jobs {
 		x.waits(t, func(s *job.Spec) { s.Resources.CPUs = 8 })
@@ -92,7 +93,7 @@ func TestHostsKeepForTheNextTaskAfterAStart(t *testing.T) {
 		}
 		for _, o := range x.core.entries.byID[x.core.entries.table.Jobs()[i].ID].task(0).dispatch.offers {
 			if o.keeps {
-				x.step(FromWorker{Peer: o.worker.Peer, Msg: contract.Commit{
+				x.step(step.FromWorker{Peer: o.worker.Peer, Msg: contract.Commit{
 					Offer: o.id, Attempt: job.Attempt{Job: o.dispatch.task.e.job.ID, N: 1}, Group: 7, Session: 1,
 				}})
 				break
@@ -114,7 +115,7 @@ func TestMoreHostsKeepForATaskThatWaitsLong(t *testing.T) {
 		for end := x.now.Add(standsVain); x.now.Before(end); {
 			x.now = x.now.Add(30 * time.Second)
 			for _, w := range x.core.hosts.fleet.Sorted() { // so that it counts as alive
-				x.step(FromWorker{Peer: w.Peer, Msg: contract.Availability{}})
+				x.step(step.FromWorker{Peer: w.Peer, Msg: contract.Availability{}})
 			}
 		}
 	}
@@ -126,7 +127,7 @@ func TestCapacityThatStaysFreeIsOfferedToAnyTask(t *testing.T) {
 	x := allBusy(t, 8, 40)
 	kept, spare := 0, 0
 	for _, w := range x.core.hosts.fleet.Sorted() {
-		x.step(FromWorker{Peer: w.Peer, Msg: contract.Availability{Free: contract.Free{CPUs: 1, Memory: benchMemory}}})
+		x.step(step.FromWorker{Peer: w.Peer, Msg: contract.Availability{Free: contract.Free{CPUs: 1, Memory: benchMemory}}})
 		if x.core.hosts.fleet.Host(w.Peer).LeftFor(&fleet.Rank{Job: "z"}).CPUs != 0 {
 			t.Errorf("%s: what is free is offered to any task at once, want it kept at first", w.Name())
 		}
@@ -173,7 +174,7 @@ func TestHostsKeepForTheHigherPriority(t *testing.T) {
 		t.Errorf("hosts keep for the jobs %v, at %d hosts, want job 3 among them", jobs, hosts)
 	}
 	x.tok++
-	x.step(Cancel{Token: x.tok, Job: id})
+	x.step(step.Cancel{Token: x.tok, Job: id})
 	x.lasts(standsEvery + time.Second)
 	if hosts, jobs := x.keepingHosts(t); hosts == 0 || jobs[0] != 0 {
 		t.Errorf("then hosts keep for the jobs %v, at %d hosts, want job 0 first", jobs, hosts)

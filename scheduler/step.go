@@ -10,6 +10,7 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // standStill is how late a step may be before this daemon counts as having stood still, because it was stopped or had no
@@ -18,16 +19,16 @@ const standStill = 10 * time.Second
 
 // Step takes the time and the events that have happened, in order, and returns what is to be done. A Step without
 // events does what is due.
-func (c *Core) Step(now time.Time, events ...Event) Effects {
+func (c *Core) Step(now time.Time, events ...step.Event) step.Effects {
 	due := c.Wake()
-	if now.After(c.now) {
-		c.now = now
+	if now.After(c.turn.Now) {
+		c.turn.Now = now
 	}
-	c.steps++
-	if c.lead && !due.IsZero() && c.now.Sub(due) >= standStill {
-		c.leadAt = c.now // like a new owner, it first has to hear from its hosts
+	c.turn.Steps++
+	if c.turn.Lead && !due.IsZero() && c.turn.Now.Sub(due) >= standStill {
+		c.turn.LeadAt = c.turn.Now // like a new owner, it first has to hear from its hosts
 	}
-	c.runTimers()
+	c.turn.RunTimers()
 	for _, e := range events {
 		c.handle(e)
 	}
@@ -39,88 +40,88 @@ func (c *Core) Step(now time.Time, events ...Event) Effects {
 	c.history.retire()
 	c.history.takeRows()
 	c.views.waiting = waitText{}
-	for _, id := range c.fx.Changed {
+	for _, id := range c.turn.Effects.Changed {
 		if e := c.entries.byID[id]; e != nil {
 			e.showing = false
 		}
 	}
-	fx := c.fx
-	c.fx = Effects{}
+	fx := c.turn.Effects
+	c.turn.Effects = step.Effects{}
 	return fx
 }
 
 // Wake returns when the next Step is due if nothing happens before. It is zero if no Step is due.
 func (c *Core) Wake() time.Time {
 	if c.plan.again {
-		return c.now
+		return c.turn.Now
 	}
-	next, _ := c.timers.Next()
+	next, _ := c.turn.Timers.Next()
 	return next
 }
 
 // Applied returns the index of the last entry that the rows in Effects reflect.
 func (c *Core) Applied() uint64 { return c.entries.applied }
 
-func (c *Core) handle(e Event) {
+func (c *Core) handle(e step.Event) {
 	switch e := e.(type) {
-	case Submit, Cancel, Hold, Requeue, Forget, Schedule, DeclareDead:
+	case step.Submit, step.Cancel, step.Hold, step.Requeue, step.Forget, step.Schedule, step.DeclareDead:
 		takeRequest(c, e)
-	case Unarchived:
+	case step.Unarchived:
 		c.history.unarchive(e)
-	case Committed:
+	case step.Committed:
 		c.committed(e.Committed)
-	case Deposed:
+	case step.Deposed:
 		c.deposed(e.Epoch)
-	case NotProposed:
+	case step.NotProposed:
 		for _, r := range e.Records {
 			c.notProposed(r, e.Err)
 		}
-	case SessionUp:
+	case step.SessionUp:
 		c.sessionUp(e.Peer, e.Path)
-	case Measured:
+	case step.Measured:
 		measured(c, e.Peer, e.RoundTrip)
-	case SessionDown:
+	case step.SessionDown:
 		c.sessionDown(e.Peer)
-	case Revoked:
+	case step.Revoked:
 		revoked(c, e.Peer)
-	case FromWorker:
+	case step.FromWorker:
 		c.fromWorker(e.Peer, e.Msg)
-	case NotSent:
+	case step.NotSent:
 		c.dispatches.notSent(e)
-	case Found:
+	case step.Found:
 		c.requests.found(c.contact.found(e.Peers) || e.Cut)
-	case ReadDone:
+	case step.ReadDone:
 		c.renewals.readDone(e)
-	case ParentSeen:
+	case step.ParentSeen:
 		c.pending.parents.seen(e.Progress)
-	case AllotmentsHeard:
+	case step.AllotmentsHeard:
 		c.plan.allotments.answered(e)
-	case ParentsSilent:
+	case step.ParentsSilent:
 		c.pending.parents.silent(e.Jobs, e.Detail)
-	case FileRead:
+	case step.FileRead:
 		c.dispatches.files.take(e)
-	case RowsKept:
+	case step.RowsKept:
 		c.history.rowsKept(e.Applied)
-	case Tick:
+	case step.Tick:
 	}
 }
 
 // takeRequest takes a request, which is answered later.
-func takeRequest(c *Core, e Event) {
+func takeRequest(c *Core, e step.Event) {
 	switch e := e.(type) {
-	case Submit:
+	case step.Submit:
 		c.requests.take(e.Token, func() { c.requests.submit(e) })
-	case Cancel:
+	case step.Cancel:
 		c.requests.take(e.Token, func() { c.requests.cancel(e) })
-	case Hold:
+	case step.Hold:
 		c.requests.take(e.Token, func() { c.requests.hold(e) })
-	case Requeue:
+	case step.Requeue:
 		c.requests.take(e.Token, func() { c.requests.requeue(e) })
-	case Forget:
+	case step.Forget:
 		c.requests.take(e.Token, func() { forgetJob(c.requests, e) })
-	case Schedule:
+	case step.Schedule:
 		c.requests.take(e.Token, func() { c.records.anew.ask(e) })
-	case DeclareDead:
+	case step.DeclareDead:
 		c.requests.take(e.Token, func() { c.deaths.declare(e) })
 	}
 }
@@ -129,13 +130,13 @@ func takeRequest(c *Core, e Event) {
 // that.
 func tellStarts(c *Core) {
 	ps := c.pending.parents
-	for _, id := range slices.Concat(ps.starts, c.fx.Changed) {
+	for _, id := range slices.Concat(ps.starts, c.turn.Effects.Changed) {
 		e := c.entries.byID[id]
-		if e == nil || ps.under[id] > 0 || !c.lead || !c.entries.table.Parents.Awaited(id).Start {
+		if e == nil || ps.under[id] > 0 || !c.turn.Lead || !c.entries.table.Parents.Awaited(id).Start {
 			continue
 		}
-		if since, started := startedSince(c, e); started {
-			ps.learn(job.ParentRecord{Parent: id, State: c.views.stateOf(e), Started: true, Since: since, At: c.now})
+		if since, started := c.View().startedSince(e); started {
+			ps.learn(job.ParentRecord{Parent: id, State: c.views.stateOf(e), Started: true, Since: since, At: c.turn.Now})
 		}
 	}
 	ps.starts = nil
@@ -150,7 +151,7 @@ func (c *Core) fromWorker(p job.Peer, msg contract.ToScheduler) {
 	if w == nil || !w.Up {
 		return // the session has ended; what the message says is asked for in the next session
 	}
-	w.Heard(c.now)
+	w.Heard(c.turn.Now)
 	preemptible := w.Free.Preemptible
 	defer func() {
 		if !slices.Equal(preemptible, w.Free.Preemptible) { // a Decline reports them, too
@@ -188,7 +189,7 @@ func (c *Core) notProposed(r job.Record, err error) {
 	if err == nil {
 		err = errNotTaken
 	}
-	c.outgoing = max(c.outgoing-1, 0)
+	c.turn.Outgoing = max(c.turn.Outgoing-1, 0)
 	switch r := r.(type) {
 	case job.SubmitRecord:
 		if s := c.requests.submits[r.Job]; s != nil {
@@ -222,8 +223,8 @@ func (c *Core) committed(m job.Committed) {
 		for i, r := range m.Records {
 			c.records.apply(r, seqOf(m.Index, i), m.Epoch)
 		}
-		if c.lead {
-			c.outgoing = max(c.outgoing-len(m.Records), 0)
+		if c.turn.Lead {
+			c.turn.Outgoing = max(c.turn.Outgoing-len(m.Records), 0)
 		}
 	}
 	if m.Lead {
@@ -234,10 +235,10 @@ func (c *Core) committed(m job.Committed) {
 // AddRows adds an Unarchived event before each Committed event that may change archived jobs. read returns the rows of a
 // job. A caller that gives Committed events to the core must call AddRows with the events of each step.
 // See docs/adr, ADR 84.
-func AddRows(c *Core, events []Event, read func(job.ID) ([]job.Row, error)) ([]Event, error) {
-	var out []Event
+func AddRows(c *Core, events []step.Event, read func(job.ID) ([]job.Row, error)) ([]step.Event, error) {
+	var out []step.Event
 	for i, e := range events {
-		if m, ok := e.(Committed); ok {
+		if m, ok := e.(step.Committed); ok {
 			for _, id := range needsRows(c, m.Committed) {
 				rows, err := read(id)
 				if err != nil {
@@ -246,7 +247,7 @@ func AddRows(c *Core, events []Event, read func(job.ID) ([]job.Row, error)) ([]E
 				if out == nil {
 					out = slices.Clone(events[:i])
 				}
-				out = append(out, Unarchived{Job: id, Rows: rows})
+				out = append(out, step.Unarchived{Job: id, Rows: rows})
 			}
 		}
 		if out != nil {

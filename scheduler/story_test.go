@@ -15,6 +15,7 @@ import (
 	"github.com/musterhq/muster/internal/testkit/stories"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/state/statetest"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 var update = flag.Bool("update", false, "write what the stories say now")
@@ -27,7 +28,7 @@ func TestStories(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			err := stories.Check(file, *update, func(text string) string {
-				got := tell(t, text, DefaultConfig().KeepWhole)
+				got := tell(t, text, step.DefaultConfig().KeepWhole)
 				if archived := tell(t, text, 0); got != archived {
 					t.Errorf("with each job archived at once the outcome differs:\n%s", archived)
 				}
@@ -56,16 +57,16 @@ var storyStart = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 type story struct {
 	t       *testing.T
 	out     strings.Builder
-	cfg     Config
+	cfg     step.Config
 	now     time.Time
 	core    *Core
 	log     []job.Committed
 	pending []job.Record // proposed, not committed
 	auto    bool         // records are committed at once
 	term    uint64
-	read    Token
-	tokens  Token
-	askers  map[Token]string
+	read    step.Token
+	tokens  step.Token
+	askers  map[step.Token]string
 	jobs    map[string]job.ID
 	ids     []string // for a strings.Replacer: the drawn ids and their names
 	layouts map[string]job.Layout
@@ -75,16 +76,16 @@ type story struct {
 	events  map[job.Attempt]uint64
 	stores  map[string]string
 	rows    statetest.Disk
-	illegal func(Notice) // called with each illegal move
+	illegal func(step.Notice) // called with each illegal move
 }
 
 func newStory(t *testing.T, keepWhole int) *story {
 	s := &story{
-		t: t, cfg: DefaultConfig(), now: storyStart, auto: true, askers: map[Token]string{}, jobs: map[string]job.ID{},
+		t: t, cfg: step.DefaultConfig(), now: storyStart, auto: true, askers: map[step.Token]string{}, jobs: map[string]job.ID{},
 		layouts: map[string]job.Layout{}, latest: map[string]contract.Offer{}, offers: map[uint64]int{}, seqs: map[string]uint64{}, events: map[job.Attempt]uint64{},
 		stores: map[string]string{}, rows: statetest.Disk{},
 	}
-	s.illegal = func(n Notice) { t.Errorf("illegal move of %s: %s", n.Attempt, n.Detail) }
+	s.illegal = func(n step.Notice) { t.Errorf("illegal move of %s: %s", n.Attempt, n.Detail) }
 	s.cfg.Self, s.cfg.Group, s.cfg.Seed, s.cfg.KeepWhole = "here", 7, 1, keepWhole
 	s.core = NewCore(s.cfg, Saved{}, s.now)
 	return s
@@ -101,8 +102,8 @@ func (s *story) act(c stories.Command) {
 	do(s, append(c.Args, "", ""), c.Options)
 }
 
-func (s *story) step(events ...Event) {
-	s.show(s.core.Step(s.now, append(events, RowsKept{s.core.Applied()})...))
+func (s *story) step(events ...step.Event) {
+	s.show(s.core.Step(s.now, append(events, step.RowsKept{Applied: s.core.Applied()})...))
 	for s.core.plan.again {
 		s.show(s.core.Step(s.now))
 	}
@@ -125,8 +126,8 @@ func (s *story) deliver(m job.Committed) {
 }
 
 // withRows returns an entry with the rows that the core needs before it.
-func (s *story) withRows(m job.Committed) []Event {
-	events, err := AddRows(s.core, []Event{Committed{m}}, func(id job.ID) ([]job.Row, error) { return s.rows.Rows(id, "", ""), nil })
+func (s *story) withRows(m job.Committed) []step.Event {
+	events, err := AddRows(s.core, []step.Event{step.Committed{Committed: m}}, func(id job.ID) ([]job.Row, error) { return s.rows.Rows(id, "", ""), nil })
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -155,7 +156,7 @@ func (s *story) printf(format string, args ...any) {
 }
 
 // show writes the effects of a step.
-func (s *story) show(fx Effects) {
+func (s *story) show(fx step.Effects) {
 	s.rows.Save(fx.Rows, fx.Gone)
 	for _, r := range fx.Propose {
 		if r, ok := r.(job.SubmitRecord); ok {
@@ -217,13 +218,13 @@ func (s *story) show(fx Effects) {
 		}
 	}
 	for _, t := range fx.Notices {
-		if t.Kind == IllegalMove {
+		if t.Kind == step.IllegalMove {
 			s.illegal(t)
 		}
-		if t.Kind == RowsDamaged {
+		if t.Kind == step.RowsDamaged {
 			s.printf("told: rows of %s: %s", t.Attempt.Job, t.Detail)
 		}
-		if t.Kind == TaskWrittenOff || t.Kind == NewerOwner || t.Kind == MessageDefect || t.Kind == NodeDead {
+		if t.Kind == step.TaskWrittenOff || t.Kind == step.NewerOwner || t.Kind == step.MessageDefect || t.Kind == step.NodeDead {
 			s.printf("told: %s %s %s", [...]string{"started", "ended", "written off", "found", "lost", "gone", "newer owner", "defect", "declared dead by"}[t.Kind], t.Node, t.Detail)
 		}
 	}

@@ -12,9 +12,11 @@ import (
 	"github.com/musterhq/muster/internal/fairshare"
 	"github.com/musterhq/muster/internal/timers"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler/backlog"
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/place"
 	"github.com/musterhq/muster/scheduler/state"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // entry is a job with its soft state.
@@ -68,11 +70,11 @@ type shows struct {
 
 // filing is the job file of a job, and what the job costs while it waits.
 type filing struct {
-	file    *job.File // of its tasks, once one was started; not kept for a job of one task, nor if the file is on disk
-	opened  *opened   // what was read from disk
-	opening bool      // it is being read, or is in files.line
-	least   Amount    // what it costs at least while it waits
-	costs   Amount    // that the backlog counts
+	file    *job.File      // of its tasks, once one was started; not kept for a job of one task, nor if the file is on disk
+	opened  *opened        // what was read from disk
+	opening bool           // it is being read, or is in files.line
+	least   backlog.Amount // what it costs at least while it waits
+	costs   backlog.Amount // that the backlog counts
 	// shuns are the hosts from which Starts with its file are kept back; all its tasks avoid them. shunned tells people
 	// why, for the last of these hosts.
 	shuns   place.Avoidances
@@ -100,12 +102,12 @@ type task struct {
 	avoid    place.Avoidances
 	declines int // by hosts or the journal, since the last Start
 
-	phase     phase     // of the newest attempt
-	dispatch  *dispatch // of that attempt, while the phase has one
-	heard     uint64    // the session in which the host last reported the attempt; 0 if it must report it again
-	cancelled uint64    // the session in which the host was told to cancel the attempt
-	report    *timer    // armed with the Start, until the host reports a state
-	checkAt   time.Time // when the attempt is checked next; zero if no check is planned
+	phase     phase       // of the newest attempt
+	dispatch  *dispatch   // of that attempt, while the phase has one
+	heard     uint64      // the session in which the host last reported the attempt; 0 if it must report it again
+	cancelled uint64      // the session in which the host was told to cancel the attempt
+	report    *step.Timer // armed with the Start, until the host reports a state
+	checkAt   time.Time   // when the attempt is checked next; zero if no check is planned
 
 	// Only shown to people.
 	process process
@@ -129,7 +131,7 @@ type inLine struct {
 	able    time.Time          // since when it lacks only room; zero: since its job does, see waiting.able
 	overdue bool               // it is to go first; see overdue
 	raised  int                // its priority, if overdue or long waits have raised it; 0: that of its job
-	inTotals
+	step.Counting
 }
 
 // lined says since when a task waits.
@@ -137,7 +139,7 @@ type lined struct {
 	after int // the newest attempt that ran
 	known bool
 	since time.Time
-	timer *timer // when it goes to the first level
+	timer *step.Timer // when it goes to the first level
 }
 
 // precedence returns the first criterion in the order of tasks: the priority and the level.
@@ -301,7 +303,7 @@ func (e *entry) pendingTasks() int {
 
 // waiting is how a job waits for others, beyond what the table of jobs tells.
 type waiting struct {
-	ready  *ready    // tasks that pending.follow has not looked at yet; nil: those from entry.next on
+	ready  *ready    // tasks that pending.follow has not looked at yet; nil: those from entry.Next on
 	due    time.Time // when the delay after the start of others is over, by the wall clock; zero without a delay
 	until  time.Time // the same by the clock of this life of the daemon
 	barred bool      // pending.follow last found that its next task waits for more than room
@@ -393,10 +395,10 @@ func (t *task) attempt() job.Attempt {
 }
 
 // move changes the phase. A move that is not in the table is a defect, and a notice reports it.
-func (t *task) move(tn *turn, to phase) {
+func (t *task) move(tn *step.Turn, to phase) {
 	if !t.phase.canMove(to) {
-		tn.notify(Notice{
-			Kind: IllegalMove, Attempt: t.attempt(), Peer: t.node, Detail: t.phase.String() + " to " + to.String(),
+		tn.Notify(step.Notice{
+			Kind: step.IllegalMove, Attempt: t.attempt(), Peer: t.node, Detail: t.phase.String() + " to " + to.String(),
 		})
 	}
 	t.phase = to
@@ -448,7 +450,7 @@ func (t *task) proposes(n int) bool { return t.phase.proposed() && n == t.durabl
 
 // unpropose notes that the Assign is no longer under way: the journal refused it, or this daemon stopped being the
 // owner.
-func (t *task) unpropose(tn *turn) {
+func (t *task) unpropose(tn *step.Turn) {
 	if to, proposed := unproposed[t.phase]; proposed {
 		t.move(tn, to)
 		t.count()
@@ -456,7 +458,7 @@ func (t *task) unpropose(tn *turn) {
 }
 
 // endDispatch ends the dispatch of an attempt whose Start was not sent.
-func (t *task) endDispatch(tn *turn) {
+func (t *task) endDispatch(tn *step.Turn) {
 	t.endGang()
 	t.dispatch, t.going = nil, false
 	switch {
@@ -543,12 +545,12 @@ func placeOf(t *task) fleet.Rank {
 // worker is a known host, and what waits there for it.
 type worker struct {
 	*fleet.Host
-	renewing    int               // how many of its renewals wait for a quorum round
-	renewFrom   time.Time         // the allowance of requests is used up to this time: each one costs renewGap; see mayRenew
-	vain        uint64            // answers to its renewals that had no effect: the host had no lease after them
-	waiting     []*dispatch       // that the host committed to without a lease; they wait until it has one
-	askAt       time.Time         // when a timer compares the waiting tasks with the host
-	quotaTimers map[string]*timer // by user; each opens or forgets the quota of the user
+	renewing    int                    // how many of its renewals wait for a quorum round
+	renewFrom   time.Time              // the allowance of requests is used up to this time: each one costs renewGap; see mayRenew
+	vain        uint64                 // answers to its renewals that had no effect: the host had no lease after them
+	waiting     []*dispatch            // that the host committed to without a lease; they wait until it has one
+	askAt       time.Time              // when a timer compares the waiting tasks with the host
+	quotaTimers map[string]*step.Timer // by user; each opens or forgets the quota of the user
 
 	changes   uint64    // of what is free, when stands.findIdle looked last
 	changedAt time.Time // when it found that something else was free
@@ -608,7 +610,7 @@ func (e *entry) showSeated(g *gang, n int) {
 }
 
 // lose notes that the host that had committed no longer holds a place for the task.
-func (d *dispatch) lose(tn *turn) {
+func (d *dispatch) lose(tn *step.Turn) {
 	d.winner = nil
 	t := d.task
 	switch {
@@ -634,7 +636,7 @@ type offer struct {
 	due       time.Time   // when the task should have started, by its host's word, with a margin; zero: it was never elected
 	trusted   int         // how often due was set
 	shows     bool        // the host has shown when it starts there, at least when it last kept something for it
-	timer     *timer      // for the answer of the host, then for the Assign; of a queued offer or one of a gang for its renewal
+	timer     *step.Timer // for the answer of the host, then for the Assign; of a queued offer or one of a gang for its renewal
 	seat      *seat       // of a member of a gang; nil: none
 	expected  expectation // of the host, while the offer queues there
 	counted   bool        // in Totals

@@ -6,28 +6,29 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // count returns the number of durations, and their sum.
-func (d *Durations) count() (n int, sum time.Duration) {
+func durationsOf(d *step.Durations) (n int, sum time.Duration) {
 	for _, c := range d.Counts {
 		n += int(c)
 	}
 	return n, d.Sum.Round(time.Second)
 }
 
-func (t *Totals) ended() (n uint64) {
+func endedOf(t *step.Totals) (n uint64) {
 	for _, of := range t.Ended {
 		n += of
 	}
 	return n
 }
 
-// bucket returns the bound of the only duration, or 0 if there are others.
-func (d *Durations) bucket() float64 {
+// bucketOf returns the bound of the only duration, or 0 if there are others.
+func bucketOf(d *step.Durations) float64 {
 	for i, c := range d.Counts {
-		if c == 1 && i < len(Bounds) {
-			return Bounds[i]
+		if c == 1 && i < len(step.Bounds) {
+			return step.Bounds[i]
 		}
 	}
 	return 0
@@ -37,7 +38,7 @@ func (d *Durations) bucket() float64 {
 // messages.
 func TestTotalsCountEachEventOnce(t *testing.T) {
 	x := newBench(t, 1, 32)
-	x.step(Submit{Token: 1, User: "amy", Spec: benchSpec(0)})
+	x.step(step.Submit{Token: 1, User: "amy", Spec: benchSpec(0)})
 	declined := x.pass(40*time.Second, job.ReasonQuota)
 	for range 100 {
 		if len(x.sent) > 0 {
@@ -53,26 +54,26 @@ func TestTotalsCountEachEventOnce(t *testing.T) {
 		a = e.tasks[0].attempt()
 	}
 	for range 5 { // the host repeats that it starts and runs
-		x.step(FromWorker{Peer: "w0", Msg: contract.Event{Attempt: a, Group: 7, N: 2, State: job.Starting}})
-		x.step(FromWorker{Peer: "w0", Msg: contract.Event{Attempt: a, Group: 7, N: 3, State: job.Running}})
+		x.step(step.FromWorker{Peer: "w0", Msg: contract.Event{Attempt: a, Group: 7, N: 2, State: job.Starting}})
+		x.step(step.FromWorker{Peer: "w0", Msg: contract.Event{Attempt: a, Group: 7, N: 3, State: job.Running}})
 	}
 	end := contract.Event{Attempt: a, Group: 7, N: 9, State: job.Failed, Exit: &job.Exit{State: job.Failed, Code: 1, Started: true, Ended: x.now}}
 	for range 3 {
-		x.step(FromWorker{Peer: "w0", Msg: end})
+		x.step(step.FromWorker{Peer: "w0", Msg: end})
 	}
-	got := x.core.totals.clone()
-	if declined < 1 || got.Offers[OfferDeclined] != uint64(declined) || got.Offers[OfferCommitted] != 1 {
+	got := x.core.turn.Totals.Clone()
+	if declined < 1 || got.Offers[step.OfferDeclined] != uint64(declined) || got.Offers[step.OfferCommitted] != 1 {
 		t.Errorf("offers %v, of which %d were declined, want at least 1, [OfferDeclined] %v and [OfferCommitted] 1", got.Offers, declined, uint64(declined))
 	}
-	if got.Ended[job.Failed] != 1 || got.ended() != 1 {
+	if got.Ended[job.Failed] != 1 || endedOf(&got) != 1 {
 		t.Errorf("ended: %v, want one FAILED", got.Ended)
 	}
-	for name, d := range map[string]*Durations{"waited": &got.Queued, "started": &got.Started} {
-		if n, sum := d.count(); n != 1 || sum != waited.Round(time.Second) || d.bucket() < waited.Seconds() {
-			t.Errorf("%s: %d, %s in the bucket of %gs, want one of %s", name, n, sum, d.bucket(), waited)
+	for name, d := range map[string]*step.Durations{"waited": &got.Queued, "started": &got.Started} {
+		if n, sum := durationsOf(d); n != 1 || sum != waited.Round(time.Second) || bucketOf(d) < waited.Seconds() {
+			t.Errorf("%s: %d, %s in the bucket of %gs, want one of %s", name, n, sum, bucketOf(d), waited)
 		}
 	}
-	if x.core.totals.clone().Offers[OfferCommitted] = 5; x.core.totals.Offers[OfferCommitted] != 1 {
+	if x.core.turn.Totals.Clone().Offers[step.OfferCommitted] = 5; x.core.turn.Totals.Offers[step.OfferCommitted] != 1 {
 		t.Error("a change of the copy changes the totals")
 	}
 }
@@ -89,7 +90,7 @@ func TestEachOfferHasOneResult(t *testing.T) {
 		}
 	}
 	for i := range 8 {
-		x.step(Submit{Token: Token(i + 1), User: "amy", Spec: benchSpec(0)})
+		x.step(step.Submit{Token: step.Token(i + 1), User: "amy", Spec: benchSpec(0)})
 		look()
 	}
 	for range 50 { // some are answered, some never, and the others are withdrawn with their jobs
@@ -102,15 +103,15 @@ func TestEachOfferHasOneResult(t *testing.T) {
 		look()
 	}
 	for _, e := range x.core.entries.byID {
-		x.step(Cancel{Token: 99, Job: e.job.ID})
+		x.step(step.Cancel{Token: 99, Job: e.job.ID})
 		look()
 	}
 	sum := uint64(0)
-	for _, n := range x.core.totals.Offers {
+	for _, n := range x.core.turn.Totals.Offers {
 		sum += n
 	}
 	if open := len(x.core.offers.byID); open > 0 || sum != uint64(len(sent)) || sum < 8 {
-		t.Errorf("%d offers were sent, %d are open, and %d have a result: %v, want 0, %v and at least 8", len(sent), open, sum, x.core.totals.Offers, uint64(len(sent)))
+		t.Errorf("%d offers were sent, %d are open, and %d have a result: %v, want 0, %v and at least 8", len(sent), open, sum, x.core.turn.Totals.Offers, uint64(len(sent)))
 	}
 }
 
@@ -118,9 +119,9 @@ func TestEachOfferHasOneResult(t *testing.T) {
 func TestTotalsRestartAtZero(t *testing.T) {
 	x := newBench(t, 1, 32)
 	x.keep = true
-	x.step(Submit{Token: 1, User: "amy", Spec: benchSpec(0)})
+	x.step(step.Submit{Token: 1, User: "amy", Spec: benchSpec(0)})
 	x.run()
-	if n, _ := x.core.totals.Started.count(); n != 1 {
+	if n, _ := durationsOf(&x.core.turn.Totals.Started); n != 1 {
 		t.Fatalf("%d starts before the restart, want 1", n)
 	}
 	saved := Saved{Applied: x.index}
@@ -136,14 +137,14 @@ func TestTotalsRestartAtZero(t *testing.T) {
 	for _, e := range x.core.entries.byID {
 		a = e.tasks[0].attempt()
 	}
-	cfg := x.core.cfg
+	cfg := x.core.turn.Config
 	again := &bench{core: NewCore(cfg, saved, x.now.Add(time.Hour)), now: x.now.Add(time.Hour), index: x.index}
 	again.index++
-	again.step(Committed{job.Committed{Index: again.index, Epoch: job.Epoch{Term: 2}, Lead: true}})
+	again.step(step.Committed{Committed: job.Committed{Index: again.index, Epoch: job.Epoch{Term: 2}, Lead: true}})
 	again.addHosts(1, 32)
-	again.step(FromWorker{Peer: "w0", Msg: contract.Event{Attempt: a, Group: 7, N: 1, State: job.Running, Began: x.now}})
-	got := again.core.totals.clone()
-	if started, _ := got.Started.count(); started != 0 || got.ended() != 0 {
+	again.step(step.FromWorker{Peer: "w0", Msg: contract.Event{Attempt: a, Group: 7, N: 1, State: job.Running, Began: x.now}})
+	got := again.core.turn.Totals.Clone()
+	if started, _ := durationsOf(&got.Started); started != 0 || endedOf(&got) != 0 {
 		t.Errorf("%d starts, ended %v, want 0 and none", started, got.Ended)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // unrenewedEvery is how often such hosts are looked for.
@@ -17,7 +18,7 @@ const unrenewedEvery = time.Minute
 
 // unrenewed gives up the attempts whose lease has run out for certain though their host has a session.
 type unrenewed struct {
-	*turn
+	*step.Turn
 	assigned   *assigned
 	attempts   *attempts
 	dispatches *dispatches
@@ -25,12 +26,12 @@ type unrenewed struct {
 
 // look looks at each host with tasks of this scheduler. It arms its own timer again.
 func (u *unrenewed) look() {
-	u.after(unrenewedEvery, u.look)
-	if !u.lead {
+	u.After(unrenewedEvery, u.look)
+	if !u.Lead {
 		return
 	}
 	for _, p := range slices.Sorted(maps.Keys(u.assigned.byNode)) {
-		if slices.ContainsFunc(u.attempts.renewed[p], func(x answered) bool { return u.now.Sub(x.at) < unrenewedEvery }) {
+		if slices.ContainsFunc(u.attempts.renewed[p], func(x answered) bool { return u.Now.Sub(x.at) < unrenewedEvery }) {
 			continue
 		}
 		for _, t := range u.assigned.at(p) {
@@ -41,7 +42,7 @@ func (u *unrenewed) look() {
 
 func (u *unrenewed) check(t *task) {
 	d := t.durable()
-	if !d.Assigned || !t.phase.watched() || !u.attempts.lapses(t) || u.attempts.reached(t) == nil || u.now.Before(u.attempts.writeOffAt(t)) {
+	if !d.Assigned || !t.phase.watched() || !u.attempts.lapses(t) || u.attempts.reached(t) == nil || u.Now.Before(u.attempts.writeOffAt(t)) {
 		return
 	}
 	u.dispatches.takeBack(t)

@@ -10,16 +10,17 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/place"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // notSent handles a message that could not be sent because it is out of bounds, or is kept back. The task waits. If the
 // message is out of bounds, a notice reports the defect.
-func (ds *dispatches) notSent(e NotSent) {
-	if held, is := errors.AsType[*HeldBackError](e.Err); is {
+func (ds *dispatches) notSent(e step.NotSent) {
+	if held, is := errors.AsType[*step.HeldBackError](e.Err); is {
 		heldBack(ds, e, held)
 		return
 	}
-	d := Notice{Kind: MessageDefect, Peer: e.To, Node: ds.hosts.nameOf(e.To), Detail: e.Err.Error()}
+	d := step.Notice{Kind: step.MessageDefect, Peer: e.To, Node: ds.hosts.nameOf(e.To), Detail: e.Err.Error()}
 	switch m := e.Msg.(type) {
 	case contract.Offer:
 		d.Attempt = m.Attempt
@@ -30,14 +31,14 @@ func (ds *dispatches) notSent(e NotSent) {
 				ds.offerGone(o, place.Avoidance{})
 				break
 			}
-			unsendable(ds.turn, t)
+			unsendable(ds.Turn, t)
 			ds.abandon(o.dispatch)
 		}
 	case contract.Start:
 		d.Attempt = m.Attempt
 		if e := ds.entries.byID[m.Attempt.Job]; e != nil && e.job.Has(m.Attempt.Task) {
 			if t := e.task(m.Attempt.Task); t.durable().Assigned && t.attempt() == m.Attempt {
-				unsendable(ds.turn, t)
+				unsendable(ds.Turn, t)
 				if w := ds.hosts.workers[d.Peer]; w != nil && t.shape != nil {
 					t.shape.refusedBy(w.Host, d.Detail) // that session would carry no other Start of this shape either
 				}
@@ -46,12 +47,12 @@ func (ds *dispatches) notSent(e NotSent) {
 		}
 	default: // a timer sends it again if it is needed
 	}
-	ds.notify(d)
+	ds.Notify(d)
 }
 
 // heldBack takes back an attempt whose Start is kept back: its host has received nothing of it. All tasks of the job
 // avoid the host meanwhile, because they have the same job file.
-func heldBack(ds *dispatches, n NotSent, held *HeldBackError) {
+func heldBack(ds *dispatches, n step.NotSent, held *step.HeldBackError) {
 	m, isStart := n.Msg.(contract.Start)
 	if !isStart {
 		return // nothing else is kept back
@@ -69,7 +70,7 @@ func heldBack(ds *dispatches, n NotSent, held *HeldBackError) {
 		why = ds.hosts.nameOf(n.To) + " gets the start of another job first, with which its session broke off"
 	}
 	t.leader().pause.why, e.shunned = why, why
-	e.shuns.Add(ds.now, place.Avoidance{Peer: n.To, Until: ds.now.Add(held.Wait), Hard: true})
+	e.shuns.Add(ds.Now, place.Avoidance{Peer: n.To, Until: ds.Now.Add(held.Wait), Hard: true})
 	ds.attempts.giveUp(t, job.ProofDeclined, why)
-	ds.notify(Notice{Kind: StartHeldBack, Attempt: m.Attempt, Peer: n.To, Node: ds.hosts.nameOf(n.To), Detail: fmt.Sprintf("%s: tried again in %s", why, job.Duration(held.Wait))})
+	ds.Notify(step.Notice{Kind: step.StartHeldBack, Attempt: m.Attempt, Peer: n.To, Node: ds.hosts.nameOf(n.To), Detail: fmt.Sprintf("%s: tried again in %s", why, job.Duration(held.Wait))})
 }

@@ -13,11 +13,12 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/state"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // views makes the views of jobs.
 type views struct {
-	*turn
+	*step.Turn
 	entries   *entries
 	hosts     *hosts
 	pending   *pending
@@ -45,21 +46,21 @@ func (vs *views) offeredTo(d *dispatch) string {
 }
 
 // listed returns the job as a listing has it.
-func (vs *views) listed(x state.Entry) Listed {
+func (vs *views) listed(x state.Entry) step.Listed {
 	if j := vs.entries.table.Of(x); j != nil {
-		return Listed{ID: j.ID, Submitted: x.Submitted(), Job: new(vs.brief(vs.entries.byID[j.ID])), File: j.File.Text()}
+		return step.Listed{ID: j.ID, Submitted: x.Submitted(), Job: new(vs.brief(vs.entries.byID[j.ID])), File: j.File.Text()}
 	}
-	return Listed{ID: vs.entries.table.ID(x), Submitted: x.Submitted(), Ended: x.Ended()}
+	return step.Listed{ID: vs.entries.table.ID(x), Submitted: x.Submitted(), Ended: x.Ended()}
 }
 
 const (
-	viewTasks   = 256 // bounds the tasks in the view of a job; the counts are those of all tasks
+	ViewTasks   = 256 // bounds the tasks in the view of a job; the counts are those of all tasks
 	reasonTasks = 64  // active tasks that are asked for the reason of their job
 	briefTasks  = 8   // a job of more tasks has none of them in listings, in answers to requests and for watchers
 )
 
 // of returns the view of a job, with its first tasks.
-func (vs *views) of(e *entry) job.Job { return vs.with(e, min(e.job.Len(), viewTasks)) }
+func (vs *views) of(e *entry) job.Job { return vs.with(e, min(e.job.Len(), ViewTasks)) }
 
 // brief returns the view of a job for listings, answers and watchers. It costs the same whatever the number of tasks.
 func (vs *views) brief(e *entry) job.Job {
@@ -72,7 +73,7 @@ func (vs *views) brief(e *entry) job.Job {
 // with returns the view of a job with its first n tasks.
 func (vs *views) with(e *entry, n int) job.Job {
 	v := e.job.View(0, 0)
-	v.Owner, v.Counts = vs.cfg.Self, vs.counts(e)
+	v.Owner, v.Counts = vs.Config.Self, vs.counts(e)
 	if v.Ends.Began.IsZero() || e.began.Before(v.Ends.Began) && !e.began.IsZero() {
 		v.Ends.Began = e.began
 	}
@@ -209,7 +210,7 @@ func (vs *views) tasks(e *entry, q job.TaskQuery) (out []job.Task) {
 // placed yet.
 func (vs *views) following(e *entry, index int) job.Reason {
 	switch why := vs.bar(e, index); {
-	case !vs.lead:
+	case !vs.Lead:
 		return reasonReading
 	case why.Word != "":
 		return why
@@ -260,7 +261,7 @@ func (vs *views) dependencies(e *entry) string {
 		parts = append(parts, fmt.Sprintf("and %d more", n-namedParents))
 	}
 	text := strings.Join(parts, "; ")
-	if left := e.parents.until.Sub(vs.now); n == 0 && left > 0 {
+	if left := e.parents.until.Sub(vs.Now); n == 0 && left > 0 {
 		text = fmt.Sprintf("%s more after the start of the jobs before it", job.Duration(left.Round(time.Second)))
 	}
 	vs.waiting = waitText{e, contract.Clip(text)}
@@ -286,10 +287,10 @@ func (vs *views) depends(d *job.Depends) {
 	p := vs.pending.parents.followed[d.Job]
 	silent := "its owner is being asked"
 	switch {
-	case d.Outcome == job.DependencyNever || d.Job.Group() == vs.cfg.Group:
+	case d.Outcome == job.DependencyNever || d.Job.Group() == vs.Config.Group:
 		return
 	case p == nil:
-		silent = fmt.Sprintf("%d jobs of other owners are followed, and this one is in line", maxParents)
+		silent = fmt.Sprintf("%d jobs of other owners are followed, and this one is in line", MaxParents)
 	case p.silent != "":
 		silent = p.silent
 	case p.told:
@@ -341,11 +342,11 @@ func (vs *views) task(t *task, d *job.Task) {
 		d.Reason = addEstimate(vs.entries, t, vs.reason(t))
 		switch {
 		case t.overdue:
-			d.Reason.Detail = contract.Clip(d.Reason.Detail + "; it has waited for more than " + job.Duration(vs.cfg.MaxWait).String() + " and goes first (max-wait)")
+			d.Reason.Detail = contract.Clip(d.Reason.Detail + "; it has waited for more than " + job.Duration(vs.Config.MaxWait).String() + " and goes first (max-wait)")
 		case t.raised > 0:
 			d.Reason.Detail = contract.Clip(d.Reason.Detail + "; it has waited for as long as it has left to run, and goes before higher priorities (max-wait)")
 		case t.e.priority < t.e.job.Spec.Priority:
-			why := vs.cfg.Priorities.Exceeds(t.e.job.User, t.e.job.Spec.Priority)
+			why := vs.Config.Priorities.Exceeds(t.e.job.User, t.e.job.Spec.Priority)
 			if why == "" { // a reload allows it now
 				why = fmt.Sprintf("priority %d was above the highest here when the daemon started", t.e.job.Spec.Priority)
 			}
@@ -373,7 +374,7 @@ func (vs *views) seen(t *task) (job.State, job.Reason) {
 // reason returns why a PENDING task waits. Its word is never empty.
 func (vs *views) reason(t *task) job.Reason {
 	switch {
-	case !vs.lead:
+	case !vs.Lead:
 		return reasonReading
 	case t.dispatch != nil && t.dispatch.gang != nil:
 		return t.dispatch.gangReason()
@@ -385,11 +386,11 @@ func (vs *views) reason(t *task) job.Reason {
 		return job.Reason{Word: job.ReasonBackoff, Detail: "an attempt is being taken back"}
 	case t.barred:
 		return vs.following(t.e, t.index)
-	case !t.queued && t.pause.until.After(vs.now):
+	case !t.queued && t.pause.until.After(vs.Now):
 		if why := roomElsewhere(vs.placement, t, vs.outlook(vs.pending.join(t)).Fits); t.pause.placed && why.Word != "" {
 			return why
 		}
-		return job.Reason{Word: job.ReasonBackoff, Detail: fmt.Sprintf("next attempt in %s, %s", job.Duration(nextTry(t, vs.now).Sub(vs.now).Round(time.Millisecond)), t.pause.why)}
+		return job.Reason{Word: job.ReasonBackoff, Detail: fmt.Sprintf("next attempt in %s, %s", job.Duration(nextTry(t, vs.Now).Sub(vs.Now).Round(time.Millisecond)), t.pause.why)}
 	}
 	return vs.waitReason(t)
 }
@@ -397,7 +398,7 @@ func (vs *views) reason(t *task) job.Reason {
 // waitReason returns the reason of a task that waits in the queue of its shape.
 func (vs *views) waitReason(t *task) job.Reason {
 	g := vs.pending.join(t)
-	if why := vs.cfg.Limits.NeverInCluster(g.User, g.need()); why != "" {
+	if why := vs.Config.Limits.NeverInCluster(g.User, g.need()); why != "" {
 		return job.Reason{Word: job.ReasonNoMatch, Detail: why}
 	}
 	x := vs.outlook(g)
@@ -451,8 +452,8 @@ func (vs *views) waitReason(t *task) job.Reason {
 // outlook returns the outlook of a shape. It is computed once in a step, so that a listing of many tasks of one shape
 // costs one look at the hosts.
 func (vs *views) outlook(g *shape) *fleet.Outlook {
-	if g.outlook == nil || g.outlookAt != vs.steps {
-		g.outlook, g.outlookAt = new(vs.hosts.fleet.Outlook(&g.Shape)), vs.steps
+	if g.outlook == nil || g.outlookAt != vs.Steps {
+		g.outlook, g.outlookAt = new(vs.hosts.fleet.Outlook(&g.Shape)), vs.Steps
 	}
 	return g.outlook
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/musterhq/muster/scheduler/fleet"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // chunkMost bounds the tasks of a chunk. To add or remove a task moves half a chunk. To skip a chunk costs a search one
@@ -177,9 +178,9 @@ func (l *waitlist) next(after *fleet.Rank, lim limits, budget *int, suits func(*
 }
 
 // place notes that a task of the job was sent to a host. The first one ends the wait of the job.
-func (s *spans) place(tn *turn) {
+func (s *spans) place(tn *step.Turn) {
 	if !s.placed {
 		s.placed = true
-		tn.waited.Add(tn.now, tn.now.Sub(s.eligible))
+		tn.Waited.Add(tn.Now, tn.Now.Sub(s.eligible))
 	}
 }

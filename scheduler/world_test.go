@@ -16,6 +16,7 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/state"
 	"github.com/musterhq/muster/scheduler/state/statetest"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 const worldLease = job.MinLease
@@ -203,7 +204,7 @@ func (m *model) connect() {
 	}
 	m.up = true
 	w := m.world
-	w.step(SessionUp{Peer: m.peer})
+	w.step(step.SessionUp{Peer: m.peer})
 	m.say(contract.Hello{
 		Profile: contract.Profile{Name: string(m.peer), Store: m.store, CPUs: m.cpus, Drivers: []string{"exec"}, Worker: true, Fencing: m.fencing()},
 		Free:    contract.Free{CPUs: m.free()},
@@ -219,7 +220,7 @@ func (m *model) cut() {
 	if m.up {
 		m.up, m.toWorker, m.toOwner, m.queued = false, nil, nil, nil
 		m.reserved = map[uint64]contract.Offer{}
-		m.world.step(SessionDown{Peer: m.peer})
+		m.world.step(step.SessionDown{Peer: m.peer})
 	}
 }
 
@@ -307,16 +308,16 @@ func (m *model) renewed(x contract.Renewed) {
 type world struct {
 	t        *rapid.T
 	now      time.Time
-	cfg      Config
+	cfg      step.Config
 	core     *Core
 	log      []job.Committed
 	pending  []job.Record
-	read     Token
+	read     step.Token
 	term     uint64
 	models   []*model
 	ids      []job.ID
-	tokens   Token
-	open     map[Token]bool // requests that are not answered in this life of the owner
+	tokens   step.Token
+	open     map[step.Token]bool // requests that are not answered in this life of the owner
 	kept     map[job.ID]bool
 	ghosts   map[job.Attempt]time.Time // attempts that run until then, unknown to their host
 	liars    bool                      // messages of hosts are random
@@ -329,7 +330,7 @@ type world struct {
 	applied  uint64               // the entry up to which the rows on disk are complete
 	far      map[job.ID]job.State // jobs of another owner
 	followed map[job.ID]bool      // those that the owner follows
-	files    []FileWanted         // job files that the owner reads
+	files    []step.FileWanted    // job files that the owner reads
 }
 
 // farJobs are the jobs of another owner.
@@ -337,7 +338,7 @@ var farJobs = []job.ID{job.NewID(8, 1), job.NewID(8, 2)}
 
 func newWorld(t *rapid.T) *world {
 	w := &world{
-		t: t, now: storyStart, cfg: DefaultConfig(), open: map[Token]bool{}, kept: map[job.ID]bool{}, ran: map[job.Attempt]bool{},
+		t: t, now: storyStart, cfg: step.DefaultConfig(), open: map[step.Token]bool{}, kept: map[job.ID]bool{}, ran: map[job.Attempt]bool{},
 		ghosts: map[job.Attempt]time.Time{}, rows: statetest.Disk{}, follower: state.NewTable(7), followed: map[job.ID]bool{},
 		far: map[job.ID]job.State{farJobs[0]: job.Pending, farJobs[1]: job.Running},
 	}
@@ -361,21 +362,21 @@ func (w *world) elect() {
 func (w *world) depose(n int) {
 	pending := w.pending
 	w.pending = nil
-	w.step(Deposed{Epoch: job.Epoch{Generation: 1, Term: w.term}})
+	w.step(step.Deposed{Epoch: job.Epoch{Generation: 1, Term: w.term}})
 	if len(w.open) > 0 {
 		w.t.Fatalf("%d requests of a deposed owner have no answer, want none", len(w.open))
 	}
 	if w.read != 0 {
 		w.readDone(errors.New("no leader"))
 	}
-	w.step(NotProposed{Records: pending, Err: errors.New("uncertain")})
+	w.step(step.NotProposed{Records: pending, Err: errors.New("uncertain")})
 	if n > 0 {
 		w.commit(job.Committed{Records: pending[:n:n]})
 	}
 }
 
-func (w *world) step(events ...Event) {
-	w.do(w.core.Step(w.now, append(events, RowsKept{w.applied})...))
+func (w *world) step(events ...step.Event) {
+	w.do(w.core.Step(w.now, append(events, step.RowsKept{Applied: w.applied})...))
 	for n := 0; w.core.plan.again; n++ {
 		if n > 100 {
 			w.t.Fatalf("the core wants steps without end")
@@ -384,13 +385,13 @@ func (w *world) step(events ...Event) {
 	}
 }
 
-func (w *world) do(fx Effects) {
+func (w *world) do(fx step.Effects) {
 	for _, n := range fx.Notices {
-		if n.Kind == IllegalMove || n.Kind == RowsDamaged {
+		if n.Kind == step.IllegalMove || n.Kind == step.RowsDamaged {
 			w.t.Fatalf("%v of %s: %s", n.Kind, n.Attempt, n.Detail)
 		}
 	}
-	if !w.core.lead {
+	if !w.core.turn.Lead {
 		w.checkIdle(fx)
 	}
 	w.pending = append(w.pending, fx.Propose...)
@@ -427,7 +428,7 @@ func (w *world) do(fx Effects) {
 }
 
 // save saves rows. The next step gets RowsKept.
-func (w *world) save(fx Effects) {
+func (w *world) save(fx step.Effects) {
 	w.unsaved = append(w.unsaved, fx.Rows...)
 	for _, id := range fx.Gone {
 		delete(w.kept, id)
@@ -441,7 +442,7 @@ func (w *world) save(fx Effects) {
 }
 
 // whole returns a listed job. An archived job must have its row.
-func (w *world) whole(x Listed) job.Job {
+func (w *world) whole(x step.Listed) job.Job {
 	if x.Job != nil {
 		return *x.Job
 	}
@@ -471,7 +472,7 @@ func (w *world) commit(m job.Committed) {
 
 // apply gives an entry to the core, with the rows that it needs before it.
 func (w *world) apply(m job.Committed) {
-	events, err := AddRows(w.core, []Event{Committed{m}}, func(id job.ID) ([]job.Row, error) { return w.rows.Rows(id, "", ""), nil })
+	events, err := AddRows(w.core, []step.Event{step.Committed{Committed: m}}, func(id job.ID) ([]job.Row, error) { return w.rows.Rows(id, "", ""), nil })
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -479,7 +480,7 @@ func (w *world) apply(m job.Committed) {
 }
 
 // checkIdle checks that a core which is not the owner only withdraws offers.
-func (w *world) checkIdle(fx Effects) {
+func (w *world) checkIdle(fx step.Effects) {
 	if len(fx.Propose) > 0 || fx.Read != 0 || len(fx.Find) > 0 || len(fx.Wants) > 0 || len(fx.Follow) > 0 || len(w.followed) > len(fx.Unfollow) {
 		w.t.Fatalf("it does not lead and wants %+v", fx)
 	}
@@ -624,7 +625,7 @@ func (w *world) restart(rows bool) {
 	for _, m := range w.models {
 		m.cut()
 	}
-	w.pending, w.read, w.open, w.unsaved, w.gone = nil, 0, map[Token]bool{}, nil, nil
+	w.pending, w.read, w.open, w.unsaved, w.gone = nil, 0, map[step.Token]bool{}, nil, nil
 	w.followed, w.files = map[job.ID]bool{}, nil
 	w.cfg.Seed++
 	saved := Saved{}
@@ -661,7 +662,7 @@ func (w *world) settle() {
 			m.reboot()
 		}
 	}
-	if !w.core.lead {
+	if !w.core.turn.Lead {
 		w.elect()
 	}
 	for range 400 {
@@ -692,7 +693,7 @@ func (w *world) settle() {
 // tell reports the state of a job of another owner.
 func (w *world) tell(id job.ID) {
 	s := w.far[id]
-	w.step(ParentSeen{job.Progress{Job: id, State: s, Started: s == job.Running || s.Ended()}})
+	w.step(step.ParentSeen{Progress: job.Progress{Job: id, State: s, Started: s == job.Running || s.Ended()}})
 }
 
 // flush delivers messages and commits records until there are no more.
@@ -742,11 +743,11 @@ func (w *world) readFile(err error) {
 func (w *world) deliver(m *model) {
 	x := m.toOwner[0]
 	m.toOwner = m.toOwner[1:]
-	w.step(FromWorker{Peer: m.peer, Msg: x})
+	w.step(step.FromWorker{Peer: m.peer, Msg: x})
 }
 
 func (w *world) readDone(err error) {
 	tok := w.read
 	w.read = 0
-	w.step(ReadDone{Token: tok, Epoch: job.Epoch{Generation: 1, Term: w.term}, Err: err})
+	w.step(step.ReadDone{Token: tok, Epoch: job.Epoch{Generation: 1, Term: w.term}, Err: err})
 }

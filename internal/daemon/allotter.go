@@ -13,7 +13,8 @@ import (
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/scheduler"
+	schedulerloop "github.com/musterhq/muster/scheduler/loop"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // Bounds of asking.
@@ -35,7 +36,7 @@ type allotter struct {
 	source  allotmentSource
 	members func() []job.Peer // returns the members that accept jobs, as far as known, maybe with this one
 	others  func() []*owner   // returns the other owners of this daemon
-	tell    func(scheduler.AllotmentsHeard)
+	tell    func(step.AllotmentsHeard)
 	log     *slog.Logger
 
 	bell    chan struct{} // holds one token while there may be something to do
@@ -43,10 +44,10 @@ type allotter struct {
 	batches chan struct{} // holds a token for each batch that is under way
 
 	mu   sync.Mutex
-	asks []scheduler.AllotmentAsk // guarded by mu
+	asks []step.AllotmentAsk // guarded by mu
 }
 
-var _ scheduler.Allotter = (*allotter)(nil)
+var _ schedulerloop.Allotter = (*allotter)(nil)
 
 func newAllotter(self job.Peer, members func() []job.Peer, log *slog.Logger) *allotter {
 	return &allotter{
@@ -56,7 +57,7 @@ func newAllotter(self job.Peer, members func() []job.Peer, log *slog.Logger) *al
 }
 
 // Allot queues asks.
-func (a *allotter) Allot(asks []scheduler.AllotmentAsk) {
+func (a *allotter) Allot(asks []step.AllotmentAsk) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.asks = append(a.asks, asks[:min(len(asks), maxAllots-len(a.asks))]...)
@@ -67,7 +68,7 @@ func (a *allotter) Allot(asks []scheduler.AllotmentAsk) {
 }
 
 // take removes the first ask from the queue, and with it all others to the same daemons, up to one message's worth.
-func (a *allotter) take() (batch []scheduler.AllotmentAsk) {
+func (a *allotter) take() (batch []step.AllotmentAsk) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	rest := a.asks[:0]
@@ -117,24 +118,24 @@ func (a *allotter) run(ctx context.Context) error {
 }
 
 // ask sends a batch to all daemons, or to one, and passes their answers to the scheduler.
-func (a *allotter) ask(ctx context.Context, batch []scheduler.AllotmentAsk) {
+func (a *allotter) ask(ctx context.Context, batch []step.AllotmentAsk) {
 	answers := a.swap(ctx, batch)
 	for _, ask := range batch {
 		if ask.Round != 0 {
-			a.tell(scheduler.AllotmentsHeard{User: ask.State.User, Round: ask.Round, Answers: answers})
+			a.tell(step.AllotmentsHeard{User: ask.State.User, Round: ask.Round, Answers: answers})
 		}
 	}
 }
 
 // swap sends a batch to all daemons, or to one, and returns the answers of the daemons that were reached.
-func (a *allotter) swap(ctx context.Context, batch []scheduler.AllotmentAsk) []scheduler.AllotmentAnswer {
+func (a *allotter) swap(ctx context.Context, batch []step.AllotmentAsk) []step.AllotmentAnswer {
 	states := make([]contract.Allotment, len(batch))
 	for i := range batch {
 		states[i] = batch[i].State
 	}
 	var (
 		mu      sync.Mutex
-		answers []scheduler.AllotmentAnswer // guarded by mu
+		answers []step.AllotmentAnswer // guarded by mu
 		asked   sync.WaitGroup
 	)
 	for _, p := range a.members() {
@@ -157,12 +158,12 @@ func (a *allotter) swap(ctx context.Context, batch []scheduler.AllotmentAsk) []s
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			answers = append(answers, scheduler.AllotmentAnswer{Peer: p, States: said})
+			answers = append(answers, step.AllotmentAnswer{Peer: p, States: said})
 		})
 	}
-	own := scheduler.AllotmentAnswer{Peer: a.self}
+	own := step.AllotmentAnswer{Peer: a.self}
 	for _, o := range a.others() {
-		said, err := scheduler.SwapAllotments(ctx, o.Loop, a.self, states)
+		said, err := schedulerloop.SwapAllotments(ctx, o.Loop, a.self, states)
 		if err != nil {
 			a.log.DebugContext(ctx, "not asked what is allotted to users", "error", err)
 			continue
@@ -175,12 +176,12 @@ func (a *allotter) swap(ctx context.Context, batch []scheduler.AllotmentAsk) []s
 
 // refresh asks all daemons what they have allotted to a user with limits over the cluster, and waits for the answers, so
 // that a dry run knows them.
-func (a *allotter) refresh(ctx context.Context, l *scheduler.Loop, user string) {
-	s, limited, err := scheduler.AllotmentOf(ctx, l, user)
+func (a *allotter) refresh(ctx context.Context, l *schedulerloop.Loop, user string) {
+	s, limited, err := schedulerloop.AllotmentOf(ctx, l, user)
 	if err != nil || !limited {
 		return
 	}
-	a.tell(scheduler.AllotmentsHeard{User: user, Answers: a.swap(ctx, []scheduler.AllotmentAsk{{State: s}})})
+	a.tell(step.AllotmentsHeard{User: user, Answers: a.swap(ctx, []step.AllotmentAsk{{State: s}})})
 }
 
 // allotments answers other daemons.
@@ -196,7 +197,7 @@ func (a allotments) Allotments(ctx context.Context, from job.Peer, states []cont
 		default: // this owner does not know its jobs yet, so it counts as not reached
 			return nil, fmt.Errorf("allotments: %w: this daemon is starting", api.ErrUnavailable)
 		}
-		said, err := scheduler.SwapAllotments(ctx, o.Loop, from, states)
+		said, err := schedulerloop.SwapAllotments(ctx, o.Loop, from, states)
 		if err != nil {
 			return nil, apiErrorOf(err)
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/scheduler"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // fakeSource is some other daemons: "new" answers, "old" has no such route, and "gone" does not answer.
@@ -46,8 +46,8 @@ func TestAllotterAsksForManyUsersInFewMessages(t *testing.T) {
 		a := newAllotter("here", func() []job.Peer { return []job.Peer{"here", "new", "old", "gone"} }, slog.New(slog.DiscardHandler))
 		a.source, a.others = source, func() []*owner { return nil }
 		var mu sync.Mutex
-		told := map[string][]scheduler.AllotmentAnswer{}
-		a.tell = func(e scheduler.AllotmentsHeard) {
+		told := map[string][]step.AllotmentAnswer{}
+		a.tell = func(e step.AllotmentsHeard) {
 			mu.Lock()
 			defer mu.Unlock()
 			told[e.User] = e.Answers
@@ -61,9 +61,9 @@ func TestAllotterAsksForManyUsersInFewMessages(t *testing.T) {
 		})
 		const users = 4000
 		for i := range users {
-			a.Allot([]scheduler.AllotmentAsk{{Round: uint64(i + 1), State: contract.Allotment{User: fmt.Sprint("u", i)}}})
+			a.Allot([]step.AllotmentAsk{{Round: uint64(i + 1), State: contract.Allotment{User: fmt.Sprint("u", i)}}})
 		}
-		a.Allot([]scheduler.AllotmentAsk{{State: contract.Allotment{User: "u1"}, To: "new"}}) // a message to one daemon
+		a.Allot([]step.AllotmentAsk{{State: contract.Allotment{User: "u1"}, To: "new"}}) // a message to one daemon
 		time.Sleep(10 * time.Second)
 		cancel()
 		running.Wait()

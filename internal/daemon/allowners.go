@@ -9,6 +9,7 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler"
+	schedulerloop "github.com/musterhq/muster/scheduler/loop"
 )
 
 // acceptor returns the owner that accepts a job: home, unless another owner has already accepted it. A client that got no
@@ -21,7 +22,7 @@ func (s owners) acceptor(ctx context.Context, user, key string) (*owner, error) 
 		if o == s.home {
 			continue
 		}
-		if before, err := scheduler.HasKey(ctx, o.Loop, user, key); before || err != nil {
+		if before, err := schedulerloop.HasKey(ctx, o.Loop, user, key); before || err != nil {
 			return o, err
 		}
 	}

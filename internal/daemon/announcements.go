@@ -14,7 +14,8 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/p2p/gossip"
-	"github.com/musterhq/muster/scheduler"
+	schedulerloop "github.com/musterhq/muster/scheduler/loop"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // announcer publishes the scheduler's announcements on the gossip topic.
@@ -23,24 +24,24 @@ type announcer struct {
 	group job.Group
 }
 
-var _ scheduler.Announcer = announcer{}
+var _ schedulerloop.Announcer = announcer{}
 
 // announcements joins what the schedulers of this daemon announce into one announcement.
 type announcements struct {
 	topic *gossip.Topic
 
 	mu sync.Mutex
-	by map[job.Group][]scheduler.Want // guarded by mu
+	by map[job.Group][]step.Want // guarded by mu
 }
 
 func newAnnouncements(topic *gossip.Topic) *announcements {
-	return &announcements{topic: topic, by: map[job.Group][]scheduler.Want{}}
+	return &announcements{topic: topic, by: map[job.Group][]step.Want{}}
 }
 
 func (a *announcements) of(g job.Group) announcer { return announcer{a, g} }
 
 // Announce publishes the resource classes that this scheduler needs.
-func (a announcer) Announce(wants []scheduler.Want) {
+func (a announcer) Announce(wants []step.Want) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.by[a.group] = wants
@@ -48,7 +49,7 @@ func (a announcer) Announce(wants []scheduler.Want) {
 }
 
 // sumOf adds up the wants of all groups by their class.
-func sumOf(by map[job.Group][]scheduler.Want) []gossip.Want {
+func sumOf(by map[job.Group][]step.Want) []gossip.Want {
 	counts := map[string]int{}
 	var out []gossip.Want
 	for _, g := range slices.Sorted(maps.Keys(by)) {

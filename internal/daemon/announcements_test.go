@@ -11,7 +11,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/p2p/gossip"
-	"github.com/musterhq/muster/scheduler"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 func testCallers(k *fakeKeeper) *callers {
@@ -96,7 +96,7 @@ func TestCallersAreBounded(t *testing.T) {
 
 // Two schedulers of one daemon are announced as one, so that neither replaces the other.
 func TestTwoSchedulersAreAnnouncedAsOne(t *testing.T) {
-	got := sumOf(map[job.Group][]scheduler.Want{
+	got := sumOf(map[job.Group][]step.Want{
 		2: {{Class: "h100", Count: 3}, {Class: "cpu", Count: 1}}, 1: {{Class: "cpu", Count: 4}}, 3: nil,
 	})
 	if want := []gossip.Want{{Class: "cpu", Count: 5}, {Class: "h100", Count: 3}}; !slices.Equal(got, want) {

@@ -18,8 +18,10 @@ import (
 	"github.com/musterhq/muster/internal/store"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/p2p"
-	"github.com/musterhq/muster/scheduler"
+	"github.com/musterhq/muster/scheduler/backlog"
 	"github.com/musterhq/muster/scheduler/journal"
+	schedulerloop "github.com/musterhq/muster/scheduler/loop"
+	"github.com/musterhq/muster/scheduler/step"
 	"github.com/musterhq/muster/worker/files"
 	"github.com/musterhq/muster/worker/loop"
 	"github.com/musterhq/muster/worker/output"
@@ -43,16 +45,16 @@ var (
 
 // apiErrors pairs the errors of this daemon's parts with errors of package api.
 var apiErrors = []struct{ ours, theirs error }{
-	{scheduler.ErrNotFound, api.ErrNotFound},
-	{scheduler.ErrConflict, api.ErrConflict},
-	{scheduler.ErrBacklog, api.ErrConflict},
-	{scheduler.ErrLimit, api.ErrNoMatch},
-	{scheduler.ErrInvalid, api.ErrBad},
-	{scheduler.ErrBusy, api.ErrUnavailable},
-	{scheduler.ErrStopped, api.ErrUnavailable},
+	{step.ErrNotFound, api.ErrNotFound},
+	{step.ErrConflict, api.ErrConflict},
+	{backlog.ErrFull, api.ErrConflict},
+	{step.ErrLimit, api.ErrNoMatch},
+	{step.ErrInvalid, api.ErrBad},
+	{step.ErrBusy, api.ErrUnavailable},
+	{step.ErrStopped, api.ErrUnavailable},
 	{store.ErrNoRoom, api.ErrUnavailable},
 	{store.ErrFull, api.ErrUnavailable},
-	{scheduler.ErrNotOwner, api.ErrUnavailable},
+	{step.ErrNotOwner, api.ErrUnavailable},
 	{journal.ErrNotOwner, api.ErrUnavailable},
 	{journal.ErrDropped, api.ErrUnavailable},
 	{journal.ErrUncertain, api.ErrUnavailable},
@@ -87,7 +89,7 @@ func (e apiError) Unwrap() []error { return []error{e.theirs, e.ours} }
 
 // apiErrorOf translates an error of our parts into one of package api.
 func apiErrorOf(err error) error {
-	if none, ok := errors.AsType[*scheduler.NoMatchError](err); ok {
+	if none, ok := errors.AsType[*step.NoMatchError](err); ok {
 		return &api.NoMatchError{Explanation: none.Explanation}
 	}
 	for _, a := range apiErrors {
@@ -117,7 +119,7 @@ func (b jobsBackend) Submit(ctx context.Context, s api.Submission) (job.Job, err
 	if err != nil {
 		return job.Job{}, apiErrorOf(err)
 	}
-	j, err := to.Submit(ctx, scheduler.SubmitRequest{User: s.User, Operator: s.Operator, Key: s.Key, Spec: s.Spec, Unknown: s.Unknown})
+	j, err := to.Submit(ctx, schedulerloop.SubmitRequest{User: s.User, Operator: s.Operator, Key: s.Key, Spec: s.Spec, Unknown: s.Unknown})
 	return j, apiErrorOf(err)
 }
 
@@ -187,7 +189,7 @@ func (b jobsBackend) Forget(ctx context.Context, id job.ID) error {
 	if b.home == nil {
 		return fmt.Errorf("job %s: %w", id, api.ErrNotFound)
 	}
-	return apiErrorOf(scheduler.ForgetJob(ctx, b.of(id.Group()).Loop, id))
+	return apiErrorOf(schedulerloop.ForgetJob(ctx, b.of(id.Group()).Loop, id))
 }
 
 // MayBeDead counts the tasks of this daemon's jobs on a host that does not answer.
@@ -260,7 +262,7 @@ func (b jobsBackend) Counts(ctx context.Context) (map[job.State]int, error) {
 func (b jobsBackend) Queue(ctx context.Context) (info api.QueueInfo, err error) {
 	users := map[string]api.UserLoad{}
 	for _, o := range b.by {
-		q, err := scheduler.QueueOf(ctx, o.Loop)
+		q, err := schedulerloop.QueueOf(ctx, o.Loop)
 		if err != nil {
 			return api.QueueInfo{}, apiErrorOf(err)
 		}

@@ -23,7 +23,9 @@ import (
 	"github.com/musterhq/muster/p2p/p2ptest"
 	"github.com/musterhq/muster/p2p/session"
 	"github.com/musterhq/muster/scheduler"
+	schedulerloop "github.com/musterhq/muster/scheduler/loop"
 	"github.com/musterhq/muster/scheduler/state/statetest"
+	"github.com/musterhq/muster/scheduler/step"
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/driver"
 	"github.com/musterhq/muster/worker/leaseclock"
@@ -35,7 +37,7 @@ type virtual struct {
 	host   *p2p.Host
 	table  *dht.Table
 	router *router
-	sched  *scheduler.Loop
+	sched  *schedulerloop.Loop
 	work   *loop.Loop
 	found  finder // the scheduler's finder
 }
@@ -138,9 +140,9 @@ func (empty) Find(context.Context, string, int) <-chan job.Peer {
 	close(c)
 	return c
 }
-func (empty) Announce([]scheduler.Want) {}
-func (empty) Put(string, []byte) error  { return nil }
-func (empty) Delete(string) error       { return nil }
+func (empty) Announce([]step.Want)     {}
+func (empty) Put(string, []byte) error { return nil }
+func (empty) Delete(string) error      { return nil }
 func (empty) Founding(context.Context, job.Peer, job.Group) (job.Founding, error) {
 	return job.Founding{}, nil
 }
@@ -196,7 +198,7 @@ func start(t *testing.T, nw *p2ptest.Net, i int, s shape) *virtual {
 	must(err)
 	v.router.wants = newWants(v.host.Peer(), v.router.sessions, log)
 	parts := []part{{"dht", v.table.Run}, {"sessions", v.router.sessions.Run}}
-	var announce scheduler.Announcer = empty{}
+	var announce schedulerloop.Announcer = empty{}
 	if !s.noGossip {
 		called := newCallers(profile, v.router.wants.of(forCallers), func() int { return len(v.host.Members()) })
 		gc := gossip.DefaultConfig()
@@ -222,10 +224,10 @@ func start(t *testing.T, nw *p2ptest.Net, i int, s shape) *virtual {
 	}, log)
 	must(err)
 	v.router.work = v.work
-	sc := scheduler.DefaultConfig()
+	sc := step.DefaultConfig()
 	sc.Self, sc.Group, sc.Seed = v.host.Peer(), group, uint64(i+1)
 	journal := &memoryJournal{rows: statetest.Disk{}, deliver: func(c job.Committed) { v.sched.Deliver(c) }}
-	v.sched, err = scheduler.New(sc, scheduler.Saved{}, scheduler.Needs{
+	v.sched, err = schedulerloop.New(sc, scheduler.Saved{}, schedulerloop.Needs{
 		Journal: journal, Sessions: toWorkers{v.router, forScheduler}, Finder: unfiltered{v.found, v.host}, Announcer: announce, Parents: newParents(), Allotter: newAllotter(v.host.Peer(), func() []job.Peer { return nil }, log),
 	}, log)
 	must(err)
@@ -289,7 +291,7 @@ func runs(t *testing.T, v *virtual, spec job.Spec, within time.Duration) (time.D
 	defer cancel()
 	began := time.Now()
 	spec.Hold = false
-	j, err := v.sched.Submit(ctx, scheduler.SubmitRequest{User: "u", Spec: spec})
+	j, err := v.sched.Submit(ctx, schedulerloop.SubmitRequest{User: "u", Spec: spec})
 	if err != nil {
 		t.Fatalf("submit: %v", err)
 	}
@@ -335,7 +337,7 @@ func TestJobsFindWorkersWithEmptyDHT(t *testing.T) {
 		pass(10 * time.Second)
 		spec := gpuJob("h100", 2)
 		spec.Hold = true // no host that could run it is known yet, so a submission without hold would be refused
-		j, err := all[3].sched.Submit(t.Context(), scheduler.SubmitRequest{User: "u", Spec: spec})
+		j, err := all[3].sched.Submit(t.Context(), schedulerloop.SubmitRequest{User: "u", Spec: spec})
 		if err != nil {
 			t.Fatal(err)
 		}

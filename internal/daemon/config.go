@@ -18,7 +18,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/internal/fairshare"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/scheduler"
+	"github.com/musterhq/muster/scheduler/step"
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/output"
 	"github.com/musterhq/muster/worker/runner/docker"
@@ -87,7 +87,7 @@ func DefaultConfig() Config {
 	}
 	return Config{
 		DataDir: defaultDataDir(), Socket: DefaultSocket(), Name: name, GPUs: "auto", Program: "/proc/self/exe", Version: "dev",
-		SetAside: job.Duration(worker.DefaultSetAside), PreemptGrace: job.Duration(worker.DefaultPreemptGrace), LossLimit: scheduler.DefaultConfig().LossLimit, GangHold: job.Duration(scheduler.DefaultConfig().GangHold), Order: contract.ByAge.String(), Policy: scheduler.DefaultConfig().Policy, TaskPIDs: defaultTaskPIDs, Ulimits: spawn.DefaultUlimits(),
+		SetAside: job.Duration(worker.DefaultSetAside), PreemptGrace: job.Duration(worker.DefaultPreemptGrace), LossLimit: step.DefaultConfig().LossLimit, GangHold: job.Duration(step.DefaultConfig().GangHold), Order: contract.ByAge.String(), Policy: step.DefaultConfig().Policy, TaskPIDs: defaultTaskPIDs, Ulimits: spawn.DefaultUlimits(),
 		Visibility:   VisibleAll,
 		MetricsTasks: defaultMetricsTasks,
 		PrivateTmp:   true,
@@ -183,13 +183,13 @@ func CheckLibraries(dir string) error {
 func CheckShare(name, text string) error { return fairshare.Check(name, text) }
 
 // Policies returns the names of the placement policies.
-func Policies() []string { return scheduler.Policies() }
+func Policies() []string { return step.Policies() }
 
 // Orders returns the names of the orders of tasks with one priority.
 func Orders() []string { return contract.Orders() }
 
 // CheckPolicy returns an error if a job names a placement policy that this version does not have.
-func CheckPolicy(name string) error { return scheduler.CheckPolicy(name) }
+func CheckPolicy(name string) error { return step.CheckPolicy(name) }
 
 // CheckLimit returns an error if an entry of Config.Limits is not valid.
 func CheckLimit(name, text string) error { return worker.CheckLimit(name, text) }
@@ -252,12 +252,12 @@ func (c Config) checkTimes() error {
 		return badSetting("set-aside", "%s: want %s to %s", c.SetAside, job.Duration(worker.MinSetAside), job.Duration(worker.MaxSetAside))
 	case c.PreemptGrace < 0 || c.PreemptGrace.D() > job.MaxGrace:
 		return badSetting("preempt-grace", "%s: want 0s to %s", c.PreemptGrace, job.Duration(job.MaxGrace))
-	case c.MaxWait != 0 && (c.MaxWait.D() < scheduler.MinMaxWait || c.MaxWait.D() > scheduler.MaxMaxWait):
-		return badSetting("max-wait", "%s: want 0s, or a time from %s to %s", c.MaxWait, job.Duration(scheduler.MinMaxWait), job.Duration(scheduler.MaxMaxWait))
+	case c.MaxWait != 0 && (c.MaxWait.D() < step.MinMaxWait || c.MaxWait.D() > step.MaxMaxWait):
+		return badSetting("max-wait", "%s: want 0s, or a time from %s to %s", c.MaxWait, job.Duration(step.MinMaxWait), job.Duration(step.MaxMaxWait))
 	case c.DefaultTime < 0 || c.DefaultTime.D() > job.MaxTimeLimit:
 		return badSetting("default-time", "%s: want a time from 0s, for no limit, to %s", c.DefaultTime, job.Duration(job.MaxTimeLimit))
-	case c.GangHold.D() < scheduler.MinGangHold || c.GangHold.D() > scheduler.MaxGangHold:
-		return badSetting("gang-hold", "%s: want a time from %s to %s", c.GangHold, job.Duration(scheduler.MinGangHold), job.Duration(scheduler.MaxGangHold))
+	case c.GangHold.D() < step.MinGangHold || c.GangHold.D() > step.MaxGangHold:
+		return badSetting("gang-hold", "%s: want a time from %s to %s", c.GangHold, job.Duration(step.MinGangHold), job.Duration(step.MaxGangHold))
 	case c.ClientTimeout < job.MinClientTimeout || c.ClientTimeout > job.MaxClientTimeout:
 		return badSetting("client-timeout", "%s: want %s to %s", c.ClientTimeout, job.MinClientTimeout, job.MaxClientTimeout)
 	}

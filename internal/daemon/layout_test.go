@@ -39,7 +39,10 @@ var allowedImports = map[string][]string{
 	"scheduler/state":             {"job", "scheduler/state/jobspb", "internal/store/storepb"},
 	"scheduler/state/jobspb":      {"internal/store/storepb"},
 	"scheduler/state/statetest":   {"job", "scheduler/state", "scheduler/state/jobspb", "internal/store/storepb"},
-	"scheduler":                   {"job", "scheduler/state", "gpu", "internal/contract", "internal/fairshare", "scheduler/fleet", "scheduler/place", "scheduler/policy", "internal/inbox", "internal/timers", "internal/waittime"},
+	"scheduler/backlog":           {"job", "scheduler/state"},
+	"scheduler/step":              {"job", "scheduler/state", "scheduler/backlog", "scheduler/policy", "internal/contract", "internal/fairshare", "internal/timers", "internal/waittime"},
+	"scheduler":                   {"job", "scheduler/state", "gpu", "internal/contract", "internal/fairshare", "scheduler/backlog", "scheduler/step", "scheduler/fleet", "scheduler/place", "scheduler/policy", "internal/timers", "internal/waittime"},
+	"scheduler/loop":              {"job", "scheduler", "scheduler/state", "scheduler/backlog", "scheduler/step", "internal/contract", "internal/fairshare", "internal/inbox"},
 	"scheduler/fleet":             {"job", "gpu", "internal/contract", "internal/fairshare"},
 	"scheduler/place":             {"job", "internal/contract", "scheduler/fleet", "scheduler/policy"},
 	"scheduler/policy":            {"job", "gpu", "internal/contract", "scheduler/fleet"},
@@ -102,10 +105,10 @@ var allowedImports = map[string][]string{
 	"internal/metrics":            {"job", "gpu"},
 	"internal/metrics/jobfiles":   {"job", "gpu"},
 	"internal/daemon": {
-		"job", "gpu", "gpu/nvml", "gpu/simgpu", "internal/hostinfo", "internal/osuser", "internal/contract", "internal/fairshare", "scheduler", "worker", "worker/driver", "worker/leaseclock", "worker/ledger", "worker/loop", "worker/turn", "worker/runner/docker", "worker/supervisor", "worker/output", "worker/runner", "worker/runner/protocol", "worker/runner/spawn", "worker/cgroup",
+		"job", "gpu", "gpu/nvml", "gpu/simgpu", "internal/hostinfo", "internal/osuser", "internal/contract", "internal/fairshare", "scheduler", "scheduler/backlog", "scheduler/loop", "scheduler/step", "worker", "worker/driver", "worker/leaseclock", "worker/ledger", "worker/loop", "worker/turn", "worker/runner/docker", "worker/supervisor", "worker/output", "worker/runner", "worker/runner/protocol", "worker/runner/spawn", "worker/cgroup",
 		"p2p", "p2p/session", "p2p/gossip", "p2p/peerhttp", "dht", "internal/store", "scheduler/journal", "api", "internal/upload", "worker/files", "worker/meter", "internal/audit", "internal/metrics", "internal/metrics/jobfiles", "internal/usage", "internal/waittime",
 	},
-	"internal/sim":                   {"job", "scheduler/state", "gpu", "internal/contract", "internal/fairshare", "scheduler", "worker", "worker/driver", "worker/leaseclock", "internal/timers", "internal/sim/load", "internal/sim/record"},
+	"internal/sim":                   {"job", "scheduler/state", "gpu", "internal/contract", "internal/fairshare", "scheduler", "scheduler/step", "worker", "worker/driver", "worker/leaseclock", "internal/timers", "internal/sim/load", "internal/sim/record"},
 	"internal/sim/load":              {"job", "job/jobfile", "gpu", "internal/contract"},
 	"internal/sim/record":            {},
 	"internal/sim/fabric":            {"job/yamldoc"},
@@ -154,7 +157,7 @@ func TestLayout(t *testing.T) {
 				if dir == "job" && strings.Contains(path, ".") {
 					t.Errorf("job/%s imports %s: job may import only the standard library", file, path)
 				}
-				if foreign := strings.Contains(path, "libp2p/"); foreign && slices.Contains([]string{"scheduler", "worker", "worker/loop", "worker/turn", "internal/store", "api", "internal/sim"}, dir) {
+				if foreign := strings.Contains(path, "libp2p/"); foreign && slices.Contains([]string{"scheduler", "scheduler/loop", "worker", "worker/loop", "worker/turn", "internal/store", "api", "internal/sim"}, dir) {
 					t.Errorf("%s/%s imports %s: only p2p, dht and node may import libp2p", dir, file, path)
 				}
 			}

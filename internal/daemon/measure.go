@@ -19,7 +19,8 @@ import (
 	"github.com/musterhq/muster/internal/metrics"
 	"github.com/musterhq/muster/internal/usage"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/scheduler"
+	schedulerloop "github.com/musterhq/muster/scheduler/loop"
+	"github.com/musterhq/muster/scheduler/step"
 	"github.com/musterhq/muster/worker/meter"
 )
 
@@ -189,7 +190,7 @@ func (m *measurer) schedulers(ctx context.Context, s *metrics.Sample) {
 		if err != nil {
 			return
 		}
-		totals, err := scheduler.TotalsOf(ctx, o.Loop)
+		totals, err := schedulerloop.TotalsOf(ctx, o.Loop)
 		if err != nil {
 			return
 		}
@@ -209,9 +210,9 @@ func (m *measurer) schedulers(ctx context.Context, s *metrics.Sample) {
 }
 
 // add adds the durations that one scheduler has measured.
-func add(sum *metrics.Histogram, d *scheduler.Durations) {
+func add(sum *metrics.Histogram, d *step.Durations) {
 	if sum.Counts == nil {
-		sum.Bounds, sum.Counts = scheduler.Bounds[:], make([]uint64, len(d.Counts))
+		sum.Bounds, sum.Counts = step.Bounds[:], make([]uint64, len(d.Counts))
 	}
 	for i, n := range d.Counts {
 		sum.Counts[i] += n

@@ -14,7 +14,7 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/p2p"
-	"github.com/musterhq/muster/scheduler"
+	schedulerloop "github.com/musterhq/muster/scheduler/loop"
 )
 
 const (
@@ -185,7 +185,7 @@ var ErrRejoin = errors.New("the daemon joined another cluster")
 func (n *Node) followMembers(ctx context.Context) error {
 	revoked := func(p job.Peer) {
 		for _, o := range n.owners.by {
-			scheduler.TellRevoked(o.Loop, p)
+			schedulerloop.TellRevoked(o.Loop, p)
 		}
 	}
 	return newNeighbours(n.host, n.net.router.wants.of(forNeighbours), n.net.router.departed, revoked).run(ctx, n.host)

@@ -16,13 +16,16 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/p2p"
 	"github.com/musterhq/muster/scheduler"
+	"github.com/musterhq/muster/scheduler/backlog"
 	"github.com/musterhq/muster/scheduler/journal"
+	schedulerloop "github.com/musterhq/muster/scheduler/loop"
+	"github.com/musterhq/muster/scheduler/step"
 	"github.com/musterhq/muster/worker"
 )
 
 // owner is the scheduler and the journal of one group. It owns the group's jobs while its journal is the leader.
 type owner struct {
-	*scheduler.Loop
+	*schedulerloop.Loop
 	journal  *journal.Journal
 	parents  *parents // follows the jobs that this owner's jobs depend on
 	allotter *allotter
@@ -92,7 +95,7 @@ func (s owners) sessionUp(p job.Peer, path contract.Path) {
 // measured tells all owners the round-trip time to a daemon.
 func (s owners) measured(p job.Peer, roundTrip time.Duration) {
 	for _, o := range s.by {
-		scheduler.TellMeasured(o.Loop, p, roundTrip)
+		schedulerloop.TellMeasured(o.Loop, p, roundTrip)
 	}
 }
 
@@ -144,8 +147,8 @@ func load(from *journal.Journal) (saved scheduler.Saved, err error) {
 }
 
 // backlogOf returns the limits on waiting jobs.
-func backlogOf(l worker.Limits) scheduler.Backlog {
-	with := func(a scheduler.Amount, l contract.Limit) scheduler.Amount {
+func backlogOf(l worker.Limits) backlog.Limits {
+	with := func(a backlog.Amount, l contract.Limit) backlog.Amount {
 		if n, set := l[contract.LimitPendingJobs]; set {
 			a.Jobs = n
 		}
@@ -154,8 +157,8 @@ func backlogOf(l worker.Limits) scheduler.Backlog {
 		}
 		return a
 	}
-	b := scheduler.DefaultBacklog()
-	b.PerUser, b.All, b.Users = with(b.PerUser, l.PerUser), with(b.All, l.All), map[string]scheduler.Amount{}
+	b := backlog.DefaultLimits()
+	b.PerUser, b.All, b.Users = with(b.PerUser, l.PerUser), with(b.All, l.All), map[string]backlog.Amount{}
 	for user, own := range l.Users {
 		b.Users[user] = with(b.PerUser, own)
 	}
@@ -212,7 +215,7 @@ func newOwner(b base, net *overlay, of store.Home, why reason, jc journal.Config
 	if err != nil {
 		return nil, err
 	}
-	sc := scheduler.DefaultConfig()
+	sc := step.DefaultConfig()
 	if sc.Shares, err = fairshare.Parse(b.cfg.Shares); err != nil {
 		return nil, err
 	}
@@ -224,7 +227,7 @@ func newOwner(b base, net *overlay, of store.Home, why reason, jc journal.Config
 	sc.MaxWait = b.cfg.MaxWait.D()
 	sc.Private = b.cfg.Visibility == VisibleOwn
 	sc.Order, _ = contract.ParseOrder(b.cfg.Order) // Validate has checked it
-	o.Loop, err = scheduler.New(sc, saved, scheduler.Needs{
+	o.Loop, err = schedulerloop.New(sc, saved, schedulerloop.Needs{
 		Journal: o.journal, Sessions: toWorkers{net.router, why}, Finder: holding{net.table, b.host, p2p.RoleWorker}, Announcer: shared.of(of.Group),
 		Parents: o.parents, Allotter: o.allotter,
 	}, b.part("scheduler"))
@@ -232,7 +235,7 @@ func newOwner(b base, net *overlay, of store.Home, why reason, jc journal.Config
 		return nil, err
 	}
 	o.allotter.source = api.AskAllotments{HTTP: &http.Client{Transport: net.toPeers}}
-	o.allotter.tell = func(e scheduler.AllotmentsHeard) { scheduler.TellAllotted(o.Loop, e) }
+	o.allotter.tell = func(e step.AllotmentsHeard) { schedulerloop.TellAllotted(o.Loop, e) }
 	o.parents.finder, o.parents.tell = net.router.groups, o
 	return o, nil
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/musterhq/muster/internal/store"
 	"github.com/musterhq/muster/internal/store/storetest"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/scheduler"
+	"github.com/musterhq/muster/scheduler/backlog"
 	"github.com/musterhq/muster/scheduler/journal"
 	"github.com/musterhq/muster/scheduler/state"
 	"github.com/musterhq/muster/scheduler/state/statetest"
@@ -113,9 +113,9 @@ func TestBacklogSettingsChangeSingleLimits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, d := backlogOf(l), scheduler.DefaultBacklog()
-	if b.PerUser != (scheduler.Amount{Jobs: 50, Bytes: d.PerUser.Bytes}) || b.All != (scheduler.Amount{Jobs: 500, Bytes: d.All.Bytes}) ||
-		b.Users["ada"] != (scheduler.Amount{Jobs: 50, Bytes: 1 << 20}) || b.Users["bob"] != b.PerUser {
+	b, d := backlogOf(l), backlog.DefaultLimits()
+	if b.PerUser != (backlog.Amount{Jobs: 50, Bytes: d.PerUser.Bytes}) || b.All != (backlog.Amount{Jobs: 500, Bytes: d.All.Bytes}) ||
+		b.Users["ada"] != (backlog.Amount{Jobs: 50, Bytes: 1 << 20}) || b.Users["bob"] != b.PerUser {
 		t.Errorf("limits: got %+v, want the settings and else the defaults", b)
 	}
 	for _, bad := range []string{"all.gpus", "all.tasks", "pending_jobs", "per_user.pending"} {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/scheduler"
+	schedulerloop "github.com/musterhq/muster/scheduler/loop"
 )
 
 // Bounds of following.
@@ -75,7 +75,7 @@ type followedGroup struct {
 	changed chan struct{}   // closed and replaced when the jobs to follow change
 }
 
-var _ scheduler.Parents = (*parents)(nil)
+var _ schedulerloop.Parents = (*parents)(nil)
 
 func newParents() *parents {
 	return &parents{

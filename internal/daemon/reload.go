@@ -12,7 +12,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/internal/fairshare"
 	"github.com/musterhq/muster/p2p"
-	"github.com/musterhq/muster/scheduler"
+	schedulerloop "github.com/musterhq/muster/scheduler/loop"
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/loop"
 )
@@ -91,9 +91,9 @@ func (c *changes) reload(cfg Config) error {
 			c.owners.times.set(limits)
 		}
 		for _, o := range c.owners.by {
-			scheduler.SetLimits(o.Loop, jobLimits(limits))
-			scheduler.SetPriorities(o.Loop, priorities)
-			scheduler.SetBacklog(o.Loop, backlogOf(limits))
+			schedulerloop.SetLimits(o.Loop, jobLimits(limits))
+			schedulerloop.SetPriorities(o.Loop, priorities)
+			schedulerloop.SetBacklog(o.Loop, backlogOf(limits))
 		}
 	}
 	weights, errShares := fairshare.Parse(cfg.Shares)

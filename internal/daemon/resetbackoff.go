@@ -8,7 +8,8 @@ import (
 	"sync"
 
 	"github.com/musterhq/muster/api"
-	"github.com/musterhq/muster/scheduler"
+	schedulerloop "github.com/musterhq/muster/scheduler/loop"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // LookAnew ends the back-offs of the jobs of one user, or of all users, so that schedulers look for hosts again. It asks all
@@ -18,7 +19,7 @@ func (b jobsBackend) LookAnew(ctx context.Context, user string) (sum api.Looked,
 	var looks sync.WaitGroup
 	for _, o := range b.by {
 		looks.Go(func() {
-			x, failed := scheduler.LookAnew(ctx, o.Loop, user)
+			x, failed := schedulerloop.LookAnew(ctx, o.Loop, user)
 			mu.Lock()
 			defer mu.Unlock()
 			if err = errors.Join(err, failed); failed == nil {
@@ -30,7 +31,7 @@ func (b jobsBackend) LookAnew(ctx context.Context, user string) (sum api.Looked,
 	return sum, apiErrorOf(err)
 }
 
-func addLooked(sum *api.Looked, x *scheduler.Looked) {
+func addLooked(sum *api.Looked, x *step.Looked) {
 	sum.Ended, sum.Tasks, sum.More = sum.Ended+x.Ended, sum.Tasks+x.Tasks, sum.More+x.More
 	for _, p := range x.Placed {
 		sum.Placed = append(sum.Placed, api.Placed{Job: p.Job, Task: p.Task, NodeID: p.Node, Node: p.NodeName})

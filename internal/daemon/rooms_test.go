@@ -19,10 +19,11 @@ var fileOrder = map[string]string{
 		command reserve woundwait preempt drain availability useraccounts offers start
 		core restore worker`,
 	"scheduler": `
-		backlog clocks scheduler event submitted totals turn backoff phase gang policies queue search holder electionpatience task dispatch retry leftout shuns waitlist
+		clocks backoff phase gang policies queue search holder electionpatience task dispatch retry leftout shuns waitlist
 		entries files history hosts share assigned sessions parents level shapeheap pending allotmentnews allotmentqueue allotments allotwhy placement attempts offers stands elections dispatches unsent declines yielding gangoffers gangstart neighbours gangs plan reports
-		explain reasons estimates away passedover views candidates listfilter renewals refusals requests forget declaredead resetbackoff overdue unrenewed maxfailures records fileready core sessionevents owner queries queuestats step
-		askers mailbox replies calls watch follow needs reader execute progress loop list loopcalls`,
+		explain reasons estimates away passedover views candidates listfilter renewals refusals requests forget declaredead resetbackoff overdue unrenewed maxfailures records fileready core sessionevents owner view queuestats settings step`,
+	"scheduler/loop": `askers mailbox replies calls watch follow needs reader execute progress loop list requests`,
+	"scheduler/step": `config event submitted totals turn`,
 }
 
 // acyclic lists the packages whose files may have any order. There is such an order if their dependencies form no

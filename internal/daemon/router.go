@@ -13,15 +13,16 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/p2p"
 	"github.com/musterhq/muster/p2p/session"
-	"github.com/musterhq/muster/scheduler"
+	schedulerloop "github.com/musterhq/muster/scheduler/loop"
+	"github.com/musterhq/muster/scheduler/step"
 	"github.com/musterhq/muster/worker/loop"
 )
 
 // The compiler checks that the interfaces of the parts are implemented.
 var (
-	_ session.Handler    = (*router)(nil)
-	_ scheduler.Sessions = toWorkers{}
-	_ loop.Sender        = toSchedulers{}
+	_ session.Handler        = (*router)(nil)
+	_ schedulerloop.Sessions = toWorkers{}
+	_ loop.Sender            = toSchedulers{}
 )
 
 // router connects the sessions with the schedulers and the worker of this daemon. Its fields are set before the
@@ -147,10 +148,10 @@ func (r toWorkers) Send(to job.Peer, m contract.ToWorker) error {
 	if to != r.self {
 		err := r.send(to, m)
 		if held := (*session.HeldBackError)(nil); errors.As(err, &held) {
-			return &scheduler.HeldBackError{Wait: held.Wait, Times: held.Times}
+			return &step.HeldBackError{Wait: held.Wait, Times: held.Times}
 		}
 		if errors.Is(err, session.ErrInvalid) {
-			err = fmt.Errorf("%w: %w", scheduler.ErrUnsendable, err)
+			err = fmt.Errorf("%w: %w", step.ErrUnsendable, err)
 		}
 		return err
 	}

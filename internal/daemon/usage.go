@@ -13,7 +13,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/internal/fairshare"
 	"github.com/musterhq/muster/internal/store"
-	"github.com/musterhq/muster/scheduler"
+	schedulerloop "github.com/musterhq/muster/scheduler/loop"
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/loop"
 )
@@ -70,7 +70,7 @@ func (b usersBackend) Users(ctx context.Context) (api.UsersInfo, error) {
 		of(e.Account).Used = e.Used
 	}
 	for _, o := range b.by {
-		q, err := scheduler.QueueOf(ctx, o.Loop)
+		q, err := schedulerloop.QueueOf(ctx, o.Loop)
 		if err != nil {
 			return api.UsersInfo{}, apiErrorOf(err)
 		}

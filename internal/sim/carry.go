@@ -7,6 +7,7 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler"
+	"github.com/musterhq/muster/scheduler/step"
 	"github.com/musterhq/muster/worker"
 )
 
@@ -79,7 +80,7 @@ func keepUsage(h *host, now worker.Usage) {
 }
 
 // carry carries out what a step of the scheduler's core has decided.
-func (o *owner) carry(fx scheduler.Effects) {
+func (o *owner) carry(fx step.Effects) {
 	o.proposeAll(fx.Propose)
 	for _, m := range fx.Send {
 		o.send(m.To, m.Msg)
@@ -116,7 +117,7 @@ func (o *owner) carry(fx scheduler.Effects) {
 		o.w.watch.stepped(&fx)
 	}
 	for _, t := range fx.Notices {
-		if t.Kind == scheduler.IllegalMove || t.Kind == scheduler.MessageDefect || t.Kind == scheduler.RowDefect {
+		if t.Kind == step.IllegalMove || t.Kind == step.MessageDefect || t.Kind == step.RowDefect {
 			o.w.fail("%s: defect %d of %s: %s", o.peer, t.Kind, t.Attempt, t.Detail)
 		}
 		if o.w.trace != nil {

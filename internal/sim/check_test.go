@@ -251,7 +251,7 @@ func (w *world) saves(o *owner, id job.ID) {
 	if j == nil {
 		return
 	}
-	row, ok := o.core.Durable(id)
+	row, ok := o.core.View().Durable(id)
 	if !ok {
 		return
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/gpu"
-	"github.com/musterhq/muster/scheduler"
+	"github.com/musterhq/muster/scheduler/step"
 	"github.com/musterhq/muster/worker"
 )
 
@@ -166,7 +166,7 @@ func happens(w *World, f *Fault) {
 
 // ownerLost ends an owner whose machine never comes back. Nobody answers for its jobs any more.
 func ownerLost(o *owner) {
-	o.asks = map[scheduler.Token]request{}
+	o.asks = map[step.Token]request{}
 	for _, s := range o.w.works {
 		if s.owner == o && (s.accepted || s.missing > 0) {
 			for k := range s.count() {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/scheduler"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 const (
@@ -42,9 +42,9 @@ func (o *owner) find(class string) {
 			peers[i] = h.peer
 		}
 		if len(peers) > 0 {
-			o.tell(scheduler.Found{Class: class, Peers: peers})
+			o.tell(step.Found{Class: class, Peers: peers})
 		}
-		o.tell(scheduler.Found{Class: class, Cut: !w.steady && w.chance.Float64() < cutPart})
+		o.tell(step.Found{Class: class, Cut: !w.steady && w.chance.Float64() < cutPart})
 	})
 }
 
@@ -100,7 +100,7 @@ const (
 
 // announce calls the hosts of the wanted classes, again and again as long as they are wanted. A part of these hosts
 // opens a session: a few more than callAsked if all hosts of the cluster have a wanted class.
-func (o *owner) announce(wants []scheduler.Want) {
+func (o *owner) announce(wants []step.Want) {
 	if o.w.cfg.Quiet {
 		return
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/scheduler"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // journal is what is on the disk of an owner, and what is under way to it.
@@ -102,7 +102,7 @@ func (o *owner) propose(records []job.Record) {
 		batch := records[:min(len(records), proposeBatch)]
 		records = records[len(batch):]
 		if w.refusals > 0 && w.chance.Float64() < w.refusals {
-			o.tell(scheduler.NotProposed{Records: batch, Err: errJournal})
+			o.tell(step.NotProposed{Records: batch, Err: errJournal})
 			continue
 		}
 		o.queue = append(o.queue, entry{batch})
@@ -132,11 +132,11 @@ func (o *owner) append(e job.Committed) {
 		}
 		o.committed(r)
 	}
-	o.tell(scheduler.Committed{Committed: e})
+	o.tell(step.Committed{Committed: e})
 }
 
 // confirm runs a round in which the owner makes sure that it leads.
-func confirm(o *owner, tok scheduler.Token) {
+func confirm(o *owner, tok step.Token) {
 	w, life := o.w, o.life
 	var err error
 	if w.refusals > 0 && w.chance.Float64() < w.refusals {
@@ -145,7 +145,7 @@ func confirm(o *owner, tok scheduler.Token) {
 	epoch := job.Epoch{Generation: 1, Term: o.term}
 	w.after(w.draw(w.cfg.Costs.Confirm), func() {
 		if o.life == life {
-			o.tell(scheduler.ReadDone{Token: tok, Epoch: epoch, Err: err})
+			o.tell(step.ReadDone{Token: tok, Epoch: epoch, Err: err})
 		}
 	})
 }
@@ -155,7 +155,7 @@ func (o *owner) save(changed []job.Row, gone []job.ID) {
 	if len(changed) == 0 && len(gone) == 0 {
 		return
 	}
-	o.keptRows = append(o.keptRows[:0], scheduler.RowsKept{Applied: o.core.Applied()})
+	o.keptRows = append(o.keptRows[:0], step.RowsKept{Applied: o.core.Applied()})
 	changed = keepFiles(o, changed, gone)
 	if !o.w.durable {
 		return

@@ -10,7 +10,7 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/scheduler"
+	"github.com/musterhq/muster/scheduler/step"
 	"github.com/musterhq/muster/worker"
 )
 
@@ -145,7 +145,7 @@ func (l *link) connect() {
 	}
 	at, from := l.ends()
 	l.h.tell(worker.Up{Peer: l.o.peer, Path: contract.Path{Local: at, Remote: from}})
-	l.o.tell(scheduler.SessionUp{Peer: l.h.peer, Path: contract.Path{Local: from, Remote: at}})
+	l.o.tell(step.SessionUp{Peer: l.h.peer, Path: contract.Path{Local: from, Remote: at}})
 	l.cost = 0
 	l.measure()
 	l.w.logf("session %s %s opens", l.o.peer, l.h.peer)
@@ -159,7 +159,7 @@ func (l *link) measure() {
 	}
 	if cost := l.w.net.Cost(l.o.at, l.h.index); cost != l.cost && cost <= mostCost {
 		l.cost = cost
-		l.o.tell(scheduler.Measured{Peer: l.h.peer, RoundTrip: 2 * cost})
+		l.o.tell(step.Measured{Peer: l.h.peer, RoundTrip: 2 * cost})
 	}
 }
 
@@ -172,7 +172,7 @@ const (
 
 func (l *link) ownerDown() {
 	if l.oUp && l.o.up {
-		l.o.tell(scheduler.SessionDown{Peer: l.h.peer})
+		l.o.tell(step.SessionDown{Peer: l.h.peer})
 	}
 	l.oUp = false
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/scheduler"
+	"github.com/musterhq/muster/scheduler/step"
 	"github.com/musterhq/muster/worker"
 )
 
@@ -238,7 +238,7 @@ func (d *direction[M]) deliver(b *batch[M]) {
 				_, begins := m.(contract.Hello)
 				hello = hello || begins
 			default:
-				l.o.tell(scheduler.FromWorker{Peer: l.h.peer, Msg: m})
+				l.o.tell(step.FromWorker{Peer: l.h.peer, Msg: m})
 			}
 		}
 	}

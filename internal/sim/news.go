@@ -22,7 +22,7 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/scheduler"
+	"github.com/musterhq/muster/scheduler/step"
 	"github.com/musterhq/muster/worker"
 )
 
@@ -256,7 +256,7 @@ func (l *link) given(at time.Duration) {
 	l.seq++
 	l.free.Seq = l.seq
 	l.since, l.came = at, l.w.now
-	l.o.tell(scheduler.FromWorker{Peer: l.h.peer, Msg: l.free})
+	l.o.tell(step.FromWorker{Peer: l.h.peer, Msg: l.free})
 }
 
 // aged returns how outdated the core's belief is: the time since the host first published something newer. If it has
@@ -306,7 +306,7 @@ func (l *link) hears(b *batch[contract.ToScheduler], m contract.ToScheduler, hel
 	switch x := m.(type) {
 	case contract.Hello:
 		l.said = said{met: true, word: b.sentAt, free: contract.Availability{Free: x.Free}}
-		o.tell(scheduler.FromWorker{Peer: l.h.peer, Msg: m})
+		o.tell(step.FromWorker{Peer: l.h.peer, Msg: m})
 		l.given(b.sentAt) // so that the core has a number with which it compares later ones
 		return
 	case contract.Availability:
@@ -328,7 +328,7 @@ func (l *link) hears(b *batch[contract.ToScheduler], m contract.ToScheduler, hel
 		l.word, l.free.Free = b.sentAt, x.Free
 		l.since, l.came = b.sentAt, w.now
 	}
-	o.tell(scheduler.FromWorker{Peer: l.h.peer, Msg: m})
+	o.tell(step.FromWorker{Peer: l.h.peer, Msg: m})
 }
 
 // heardExtra gives the core what is meant for it alone. An old number makes the core ignore the free capacity in the
@@ -341,7 +341,7 @@ func (l *link) heardExtra(m contract.Availability) {
 	} else {
 		m.Free, m.Seq = contract.Free{}, 1
 	}
-	l.o.tell(scheduler.FromWorker{Peer: l.h.peer, Msg: m})
+	l.o.tell(step.FromWorker{Peer: l.h.peer, Msg: m})
 }
 
 // known returns some hosts of a class. If News carries what is free, it returns hosts of which the owner has heard that

@@ -9,6 +9,7 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 type owner struct {
@@ -40,21 +41,21 @@ type owner struct {
 type ownerLoop struct {
 	core     *scheduler.Core
 	life     int
-	inbox    []scheduler.Event
-	spare    []scheduler.Event
-	keptRows []scheduler.Event // for the next step
+	inbox    []step.Event
+	spare    []step.Event
+	keptRows []step.Event // for the next step
 	turning  bool
 	turnFn   func()
 	alarm    alarm // for the next step that the core asks for
-	tokens   scheduler.Token
-	asks     map[scheduler.Token]request
+	tokens   step.Token
+	asks     map[step.Token]request
 }
 
 // finder is how an owner looks for hosts.
 type finder struct {
 	beliefs []belief // by the index of a host
 	finding map[string]bool
-	wants   []scheduler.Want
+	wants   []step.Want
 	calls   int           // number of the newest announcement
 	called  []*link       // links to hosts that have answered an announcement
 	callAt  time.Duration // time of the last announcement
@@ -96,9 +97,9 @@ func found(p job.Peer) (job.Founding, job.Group) {
 }
 
 // configOf returns the configuration of the core.
-func configOf(o *owner) scheduler.Config {
+func configOf(o *owner) step.Config {
 	w := o.w
-	cfg := scheduler.DefaultConfig()
+	cfg := step.DefaultConfig()
 	cfg.Self, cfg.Group, cfg.Founding, cfg.Seed = o.peer, o.group, o.proof, w.chance.Uint64()|1
 	cfg.Shares, cfg.Candidates = w.cfg.Shares, w.cfg.Candidates
 	cfg.Order, cfg.MaxWait = w.cfg.Order, w.cfg.MaxWait
@@ -138,7 +139,7 @@ func (o *owner) boot(after time.Duration) {
 	}
 	o.core = scheduler.NewCore(configOf(o), saved, o.now())
 	o.inbox, o.keptRows, o.turning, o.alarm.at = o.inbox[:0], nil, false, 0
-	o.asks, o.commitAt = map[scheduler.Token]request{}, w.now
+	o.asks, o.commitAt = map[step.Token]request{}, w.now
 	clear(o.finding)
 	o.wants = nil
 	if o.life > 1 {
@@ -150,7 +151,7 @@ func (o *owner) boot(after time.Duration) {
 	w.logf("%s begins, with %d rows up to %d and a log up to %d", o.peer, len(o.rows), o.flushed, o.index64)
 	for _, e := range o.log {
 		e.Lead = false
-		o.tell(scheduler.Committed{Committed: e})
+		o.tell(step.Committed{Committed: e})
 	}
 	w.after(after+w.draw(w.cfg.Costs.Lead), func() {
 		if o.life != life || !o.up {
@@ -197,7 +198,7 @@ func (o *owner) restart(after time.Duration) {
 	})
 }
 
-func (o *owner) tell(e scheduler.Event) {
+func (o *owner) tell(e step.Event) {
 	if o.up {
 		o.inbox = append(o.inbox, e)
 		o.turn()

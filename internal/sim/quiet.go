@@ -81,7 +81,7 @@ func settled(w *World) bool {
 		if !o.up {
 			continue
 		}
-		for state, n := range o.core.Counts() {
+		for state, n := range o.core.View().Counts() {
 			if n > 0 && !state.Ended() {
 				return false
 			}

@@ -11,7 +11,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/internal/fairshare"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/scheduler"
+	"github.com/musterhq/muster/scheduler/step"
 	"github.com/musterhq/muster/worker"
 )
 
@@ -52,7 +52,7 @@ var hostKinds = []hostSpec{
 }
 
 // The placement policies.
-var policies = scheduler.Policies()
+var policies = step.Policies()
 
 // leveled is added to the seed of a world for the same world with another order than that of age.
 const leveled = 1 << 32

@@ -10,18 +10,18 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/scheduler"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // request is a request without an answer yet.
 type request struct {
 	s     *submission // whose Submit it is; nil: see then
-	event func(scheduler.Token) scheduler.Event
-	then  func(scheduler.Reply)
+	event func(step.Token) step.Event
+	then  func(step.Reply)
 }
 
 // ask sends a request to the owner. If the owner is down, or dies before it has answered, the client asks again.
-func (o *owner) ask(r request, event func(scheduler.Token) scheduler.Event) {
+func (o *owner) ask(r request, event func(step.Token) step.Event) {
 	r.event = event
 	if o.local != nil && o.local.gone {
 		if r.s != nil {
@@ -43,7 +43,7 @@ func (o *owner) ask(r request, event func(scheduler.Token) scheduler.Event) {
 
 // askAgain repeats the requests of clients whose daemon has died.
 func askAgain(o *owner) {
-	tokens := make([]scheduler.Token, 0, len(o.asks))
+	tokens := make([]step.Token, 0, len(o.asks))
 	for tok := range o.asks {
 		tokens = append(tokens, tok)
 	}
@@ -52,10 +52,10 @@ func askAgain(o *owner) {
 		r := o.asks[tok]
 		o.w.after(o.w.draw(busyPause), func() { o.ask(r, r.event) })
 	}
-	o.asks = map[scheduler.Token]request{}
+	o.asks = map[step.Token]request{}
 }
 
-func (o *owner) replied(r scheduler.Reply) {
+func (o *owner) replied(r step.Reply) {
 	x, open := o.asks[r.Token]
 	if !open {
 		o.w.fail("%s answers request %d again: %v", o.peer, r.Token, r.Err)
@@ -122,7 +122,7 @@ func (o *owner) lookLater(a job.Attempt) {
 		}
 		size := max(s.nodes, 1)
 		k := a.Task / size
-		tasks, err := o.core.Tasks(a.Job, job.TaskQuery{Ranges: []job.Range{{First: k * size, Last: (k+1)*size - 1}}, After: -1, Limit: size})
+		tasks, err := o.core.View().Tasks(a.Job, job.TaskQuery{Ranges: []job.Range{{First: k * size, Last: (k+1)*size - 1}}, After: -1, Limit: size})
 		failed := false
 		for i := range tasks {
 			if !tasks[i].State.Ended() {
@@ -146,8 +146,8 @@ func (o *owner) held(a job.Attempt) {
 	}
 	o.w.after(releaseAfter, func() {
 		o.w.counts.Released++
-		o.ask(request{then: func(scheduler.Reply) {}}, func(tok scheduler.Token) scheduler.Event {
-			return scheduler.Hold{Token: tok, Job: a.Job, Tasks: []job.Range{{First: a.Task, Last: a.Task}}, Release: true}
+		o.ask(request{then: func(step.Reply) {}}, func(tok step.Token) step.Event {
+			return step.Hold{Token: tok, Job: a.Job, Tasks: []job.Range{{First: a.Task, Last: a.Task}}, Release: true}
 		})
 	})
 }

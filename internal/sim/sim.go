@@ -26,7 +26,7 @@ import (
 	"github.com/musterhq/muster/internal/sim/load"
 	"github.com/musterhq/muster/internal/sim/record"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/scheduler"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // Config says what is simulated. The zero value of each field but Load is allowed.
@@ -78,8 +78,8 @@ type Queueing struct {
 
 // CheckMaxWait returns an error if daemons would not accept MaxWait.
 func (q Queueing) CheckMaxWait() error {
-	if q.MaxWait != 0 && (q.MaxWait < scheduler.MinMaxWait || q.MaxWait > scheduler.MaxMaxWait) {
-		return fmt.Errorf("want a time from %s to %s, or 0s", job.Duration(scheduler.MinMaxWait), job.Duration(scheduler.MaxMaxWait))
+	if q.MaxWait != 0 && (q.MaxWait < step.MinMaxWait || q.MaxWait > step.MaxMaxWait) {
+		return fmt.Errorf("want a time from %s to %s, or 0s", job.Duration(step.MinMaxWait), job.Duration(step.MaxMaxWait))
 	}
 	return nil
 }
@@ -152,7 +152,7 @@ func (cfg *Config) check() error {
 		return fmt.Errorf("sim: restart %s, checkpoint %s, horizon %s: none may be negative", cfg.Restart, cfg.Checkpoint, cfg.Horizon)
 	}
 	if cfg.Policy != "" {
-		if err := scheduler.CheckPolicy(cfg.Policy); err != nil {
+		if err := step.CheckPolicy(cfg.Policy); err != nil {
 			return fmt.Errorf("sim: %w", err)
 		}
 	}

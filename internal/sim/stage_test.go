@@ -11,6 +11,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // stage is one scheduler that is told of hosts by the test.
@@ -20,14 +21,14 @@ type stage struct {
 	now   time.Duration
 	index uint64
 	seq   uint64
-	token scheduler.Token
+	token step.Token
 }
 
-func (s *stage) step(events ...scheduler.Event) scheduler.Effects {
+func (s *stage) step(events ...step.Event) step.Effects {
 	fx := s.core.Step(moment(s.now, 0), events...)
 	for len(fx.Propose) > 0 {
 		s.index++
-		more := s.core.Step(moment(s.now, 0), scheduler.Committed{Committed: job.Committed{
+		more := s.core.Step(moment(s.now, 0), step.Committed{Committed: job.Committed{
 			Index: s.index, Epoch: job.Epoch{Generation: 1, Term: 1}, Records: fx.Propose,
 		}})
 		fx.Propose = more.Propose
@@ -40,12 +41,12 @@ func stagePeer(i int) job.Peer { return job.Peer(fmt.Sprintf("host-%05d", i)) }
 
 // newStage has so many hosts with a GPU each, none of it free.
 func newStage(b *testing.B, hosts int) *stage {
-	cfg := scheduler.DefaultConfig()
+	cfg := step.DefaultConfig()
 	cfg.Self, cfg.Group, cfg.Seed = "owner", 1, 1
 	s := &stage{b: b, core: scheduler.NewCore(cfg, scheduler.Saved{}, moment(0, 0)), index: 1}
-	s.step(scheduler.Committed{Committed: job.Committed{Index: 1, Epoch: job.Epoch{Generation: 1, Term: 1}, Lead: true}})
+	s.step(step.Committed{Committed: job.Committed{Index: 1, Epoch: job.Epoch{Generation: 1, Term: 1}, Lead: true}})
 	for i := range hosts {
-		s.step(scheduler.SessionUp{Peer: stagePeer(i)}, scheduler.FromWorker{Peer: stagePeer(i), Msg: contract.Hello{
+		s.step(step.SessionUp{Peer: stagePeer(i)}, step.FromWorker{Peer: stagePeer(i), Msg: contract.Hello{
 			Profile: contract.Profile{
 				Name: fmt.Sprintf("n%05d", i), Store: fmt.Sprint(i), CPUs: 64, Memory: 512 << 30, Drivers: []string{contract.DriverExec}, Worker: true,
 				GPUs: []gpu.Device{{UUID: fmt.Sprintf("GPU-%d", i), Class: "h100-80gb", Memory: 80 << 30}},
@@ -58,13 +59,13 @@ func newStage(b *testing.B, hosts int) *stage {
 // submit adds jobs of so many kinds, which then wait, as nothing is free.
 func (s *stage) submit(jobs, kinds, priority int) {
 	for i := 0; i < jobs; {
-		var asks []scheduler.Event
+		var asks []step.Event
 		for ; i < jobs && len(asks) < 256; i++ {
 			s.token++
 			spec := job.DefaultSpec()
 			spec.Command, spec.Priority = []string{"true"}, priority
 			spec.Resources = job.Resources{CPUs: 1, GPUs: 1, Memory: job.Size(1+i%kinds) << 20}
-			asks = append(asks, scheduler.Submit{Token: s.token, User: "ada", Spec: spec})
+			asks = append(asks, step.Submit{Token: s.token, User: "ada", Spec: spec})
 		}
 		s.step(asks...)
 		s.settle()
@@ -83,9 +84,9 @@ func (s *stage) settle() {
 	}
 }
 
-func (s *stage) tell(host int, free contract.Free) scheduler.Effects {
+func (s *stage) tell(host int, free contract.Free) step.Effects {
 	s.seq++
-	return s.step(scheduler.FromWorker{Peer: stagePeer(host), Msg: contract.Availability{Seq: s.seq, Free: free}})
+	return s.step(step.FromWorker{Peer: stagePeer(host), Msg: contract.Availability{Seq: s.seq, Free: free}})
 }
 
 // queuedAtHost is an upper bound of the offers of one scheduler that queue at a host, for each host at which a task
@@ -126,11 +127,11 @@ func BenchmarkPlace(b *testing.B) {
 				s.now += time.Millisecond
 				s.token++
 				token := s.token
-				fx := s.step(scheduler.Submit{Token: token, User: "ada", Spec: spec})
+				fx := s.step(step.Submit{Token: token, User: "ada", Spec: spec})
 				for _, m := range fx.Send {
 					if o, ok := m.Msg.(contract.Offer); ok {
 						s.token++
-						s.step(scheduler.Cancel{Token: s.token, Job: o.Attempt.Job})
+						s.step(step.Cancel{Token: s.token, Job: o.Attempt.Job})
 					}
 				}
 			}

@@ -11,7 +11,7 @@ import (
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/internal/sim/record"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/scheduler"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // submission is a job of the load.
@@ -194,8 +194,8 @@ func (s *submission) submit() {
 			s.owner = o
 		}
 	}
-	s.owner.ask(request{s: s}, func(tok scheduler.Token) scheduler.Event {
-		return scheduler.Submit{Token: tok, User: s.user, Key: s.key, Spec: s.asked(), Brief: true}
+	s.owner.ask(request{s: s}, func(tok step.Token) step.Event {
+		return step.Submit{Token: tok, User: s.user, Key: s.key, Spec: s.asked(), Brief: true}
 	})
 }
 
@@ -208,9 +208,9 @@ var (
 )
 
 // submitted handles the answer to a submission.
-func (s *submission) submitted(r scheduler.Reply) {
+func (s *submission) submitted(r step.Reply) {
 	w := s.w
-	var noMatch *scheduler.NoMatchError
+	var noMatch *step.NoMatchError
 	switch {
 	case r.Err == nil:
 		if s.accepted {
@@ -228,7 +228,7 @@ func (s *submission) submitted(r scheduler.Reply) {
 			}
 		}
 		s.awaited = nil
-	case errors.Is(r.Err, scheduler.ErrBusy), errors.Is(r.Err, errJournal):
+	case errors.Is(r.Err, step.ErrBusy), errors.Is(r.Err, errJournal):
 		w.after(w.draw(busyPause), s.submit)
 	case errors.As(r.Err, &noMatch):
 		if w.watch == nil || w.watch.refused(s, r.Err) {

@@ -76,7 +76,7 @@ func (j *work) mayBegin() bool {
 	if !j.owner.up {
 		return false
 	}
-	x, there := j.owner.core.Job(j.id)
+	x, there := j.owner.core.View().Job(j.id)
 	return there && x.Tasks[0].Reason.Word != job.ReasonBeginTime
 }
 
@@ -232,7 +232,7 @@ func (w *world) lookAlone(j *work) {
 
 // why returns what its owner says about a waiting job.
 func (j *work) why() string {
-	x, there := j.owner.core.Job(j.id)
+	x, there := j.owner.core.View().Job(j.id)
 	if !there {
 		return "its owner does not know it"
 	}

@@ -5,7 +5,7 @@ package sim
 import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/scheduler"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // watcher sees what happens in a world, before it has any consequences.
@@ -17,10 +17,10 @@ type watcher interface { //nolint:interfacebloat // one method for each thing th
 	foresees(h *host, f contract.Forecast)
 	// keeps sees all that a host says that it keeps.
 	keeps(h *host, all []contract.Kept)
-	asked(o *owner, tok scheduler.Token)
+	asked(o *owner, tok step.Token)
 	committed(o *owner, r job.Record, seq uint64, epoch job.Epoch)
 	saves(o *owner, id job.ID)
-	stepped(fx *scheduler.Effects)
+	stepped(fx *step.Effects)
 	// reserved sees a host that has reserved what an attempt needs.
 	reserved(h *host, a job.Attempt)
 	// launched sees a process that is to be started.

@@ -12,7 +12,7 @@ import (
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/scheduler"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // work is one job, and what the test sees of it.
@@ -113,7 +113,7 @@ func (j *work) submitAt(at time.Duration) {
 }
 
 // question asks the owner something.
-func (o *owner) question(event func(scheduler.Token) scheduler.Event, then func(scheduler.Reply)) {
+func (o *owner) question(event func(step.Token) step.Event, then func(step.Reply)) {
 	o.ask(request{then: then}, event)
 }
 
@@ -143,10 +143,10 @@ func (j *work) cancel() {
 		return
 	}
 	j.cancelled = true
-	j.owner.question(func(tok scheduler.Token) scheduler.Event {
-		return scheduler.Cancel{Token: tok, Job: j.id, Reason: "not needed"}
-	}, func(r scheduler.Reply) {
-		if r.Err != nil && !errors.Is(r.Err, scheduler.ErrNotFound) {
+	j.owner.question(func(tok step.Token) step.Event {
+		return step.Cancel{Token: tok, Job: j.id, Reason: "not needed"}
+	}, func(r step.Reply) {
+		if r.Err != nil && !errors.Is(r.Err, step.ErrNotFound) {
 			w.after(time.Second, j.cancel)
 		}
 	})
@@ -159,10 +159,10 @@ func (j *work) requeue() {
 		w.after(5*time.Second, j.requeue)
 		return
 	}
-	j.owner.question(func(tok scheduler.Token) scheduler.Event {
-		return scheduler.Requeue{Token: tok, Job: j.id, Reason: "again"}
-	}, func(r scheduler.Reply) {
-		if r.Err != nil && !errors.Is(r.Err, scheduler.ErrNotFound) && !errors.Is(r.Err, scheduler.ErrConflict) {
+	j.owner.question(func(tok step.Token) step.Event {
+		return step.Requeue{Token: tok, Job: j.id, Reason: "again"}
+	}, func(r step.Reply) {
+		if r.Err != nil && !errors.Is(r.Err, step.ErrNotFound) && !errors.Is(r.Err, step.ErrConflict) {
 			w.after(time.Second, j.requeue)
 		}
 	})
@@ -174,9 +174,9 @@ func (j *work) hold(until time.Duration) {
 		return
 	}
 	j.held = true
-	j.owner.question(func(tok scheduler.Token) scheduler.Event {
-		return scheduler.Hold{Token: tok, Job: j.id, Reason: "later"}
-	}, func(scheduler.Reply) { j.world().at(until, j.release) })
+	j.owner.question(func(tok step.Token) step.Event {
+		return step.Hold{Token: tok, Job: j.id, Reason: "later"}
+	}, func(step.Reply) { j.world().at(until, j.release) })
 }
 
 // release releases the job, which is held or was submitted held.
@@ -186,10 +186,10 @@ func (j *work) release() {
 		w.after(time.Second, j.release)
 		return
 	}
-	j.owner.question(func(tok scheduler.Token) scheduler.Event {
-		return scheduler.Hold{Token: tok, Job: j.id, Release: true, Reason: "later"}
-	}, func(r scheduler.Reply) {
-		if r.Err == nil || errors.Is(r.Err, scheduler.ErrConflict) || errors.Is(r.Err, scheduler.ErrNotFound) {
+	j.owner.question(func(tok step.Token) step.Event {
+		return step.Hold{Token: tok, Job: j.id, Release: true, Reason: "later"}
+	}, func(r step.Reply) {
+		if r.Err == nil || errors.Is(r.Err, step.ErrConflict) || errors.Is(r.Err, step.ErrNotFound) {
 			j.released = true
 			return
 		}

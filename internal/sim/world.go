@@ -10,7 +10,7 @@ import (
 
 	"github.com/musterhq/muster/internal/sim/record"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/scheduler"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // World is a simulated cluster. New makes one, and Run runs it.
@@ -58,10 +58,10 @@ type counted struct {
 
 // hooks are set by tests.
 type hooks struct {
-	steady   bool                    // nothing fails any more
-	refusals float64                 // the part of entries that a journal refuses, and of Confirm rounds that fail
-	tune     func(*scheduler.Config) // of each owner
-	within   Range                   // how long a message from one part of a daemon to the other takes; zero: no time
+	steady   bool               // nothing fails any more
+	refusals float64            // the part of entries that a journal refuses, and of Confirm rounds that fail
+	tune     func(*step.Config) // of each owner
+	within   Range              // how long a message from one part of a daemon to the other takes; zero: no time
 	wall     func(now, offset time.Duration) time.Time
 	watch    watcher                    // nil: nobody watches
 	lies     func(h *host, b *bulletin) // changes what a host publishes; nil: none lies

@@ -13,8 +13,8 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/internal/fairshare"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/scheduler"
 	"github.com/musterhq/muster/scheduler/state"
+	"github.com/musterhq/muster/scheduler/step"
 	"github.com/musterhq/muster/worker"
 )
 
@@ -105,8 +105,8 @@ func (h *host) line() *standing { return h.ref().lines[h] }
 func (p *proc) work() *work     { return p.h.ref().works[p.j.index] }
 
 // tuned changes the configuration of an owner.
-func (w *world) tuned(cfg *scheduler.Config) {
-	usual := scheduler.DefaultConfig()
+func (w *world) tuned(cfg *step.Config) {
+	usual := step.DefaultConfig()
 	cfg.KeepEnded, cfg.KeepWhole, cfg.SaveEvery, cfg.MaxJobs = usual.KeepEnded, usual.KeepWhole, 0, usual.MaxJobs
 	cfg.Order, cfg.MaxWait = w.opt.order, w.opt.maxWait
 	if w.opt.keepEnded > 0 {
@@ -272,7 +272,7 @@ func (l *link) usable() time.Duration {
 const clientWait = 45 * time.Second
 
 // asked checks that the owner answers.
-func (w *world) asked(o *owner, tok scheduler.Token) {
+func (w *world) asked(o *owner, tok step.Token) {
 	life := o.life
 	w.after(clientWait, func() {
 		if _, open := o.asks[tok]; open && o.life == life && o.up {
@@ -284,7 +284,7 @@ func (w *world) asked(o *owner, tok scheduler.Token) {
 // refused handles the answer to a job that was not accepted.
 func (w *world) refused(s *submission, err error) bool {
 	j := w.works[s.index]
-	if _, noMatch := errors.AsType[*scheduler.NoMatchError](err); !noMatch {
+	if _, noMatch := errors.AsType[*step.NoMatchError](err); !noMatch {
 		w.fail("P7: %s was refused: %v", j, err)
 		return false
 	}
@@ -295,7 +295,7 @@ func (w *world) refused(s *submission, err error) bool {
 }
 
 // stepped counts what schedulers do.
-func (w *world) stepped(fx *scheduler.Effects) {
+func (w *world) stepped(fx *step.Effects) {
 	w.stats.steps++
 	w.stats.effects += len(fx.Propose) + len(fx.Send) + len(fx.Find) + len(fx.Want) + len(fx.Unwant) + len(fx.Rows) + len(fx.Gone) + len(fx.Reply)
 	w.stats.rounds, w.stats.messages, w.stats.finds = w.counts.Rounds, w.counts.Messages+w.counts.Local, w.counts.Finds

@@ -136,13 +136,13 @@ func (h *history) end(t *testing.T, l *life, cut bool, seed uint64, applied uint
 	return h.check(before, applied)
 }
 
-type step struct {
+type action struct {
 	Kind    int // 0 to 3 propose, 4 wait, 5 save, 6 restart, 7 power cut
 	Records int
 	Seed    uint64
 }
 
-func (h *history) play(t *testing.T, steps []step) error {
+func (h *history) play(t *testing.T, steps []action) error {
 	l, err := h.begin(t)
 	defer func() { l.finish(t) }()
 	if err != nil {
@@ -181,8 +181,8 @@ func (h *history) play(t *testing.T, steps []step) error {
 }
 
 func TestCrashesLoseAndRepeatNoEntry(t *testing.T) {
-	gen := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) step {
-		return step{
+	gen := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) action {
+		return action{
 			Kind: rapid.IntRange(0, 7).Draw(t, "kind"), Records: rapid.IntRange(1, 5).Draw(t, "records"),
 			Seed: rapid.Uint64().Draw(t, "seed"),
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // settleTime is enough for an election, or for a voter to catch up.
@@ -173,7 +174,7 @@ type driven struct {
 type acts struct {
 	proposed []job.Record
 	sent     []contract.ToWorker
-	replies  []scheduler.Reply
+	replies  []step.Reply
 }
 
 func (d *driven) all() acts {
@@ -182,7 +183,7 @@ func (d *driven) all() acts {
 	return acts{slices.Clone(d.done.proposed), slices.Clone(d.done.sent), slices.Clone(d.done.replies)}
 }
 
-func (d *driven) step(events ...scheduler.Event) {
+func (d *driven) step(events ...step.Event) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	fx := d.core.Step(time.Now(), events...)
@@ -196,17 +197,17 @@ func (d *driven) step(events ...scheduler.Event) {
 	d.done.replies = append(d.done.replies, fx.Reply...)
 }
 
-func (d *driven) Deliver(c job.Committed) { d.step(scheduler.Committed{Committed: c}) }
+func (d *driven) Deliver(c job.Committed) { d.step(step.Committed{Committed: c}) }
 
 func (d *driven) NotProposed(records []job.Record, err error) {
 	if !d.unaware {
-		d.step(scheduler.NotProposed{Records: records, Err: err})
+		d.step(step.NotProposed{Records: records, Err: err})
 	}
 }
 
 func (d *driven) Deposed(epoch job.Epoch) {
 	if !d.unaware {
-		d.step(scheduler.Deposed{Epoch: epoch})
+		d.step(step.Deposed{Epoch: epoch})
 	}
 }
 
@@ -222,7 +223,7 @@ func sentOf[M contract.ToWorker](d *driven) (found []M) {
 
 // drive connects a core with a voter, and gives it the entries that were delivered so far.
 func drive(v *recordingJournal, unaware bool) *driven {
-	cfg := scheduler.DefaultConfig()
+	cfg := step.DefaultConfig()
 	cfg.Self, cfg.Group, cfg.Seed = "owner", 1, 1
 	d := &driven{journal: v.Journal, core: scheduler.NewCore(cfg, scheduler.Saved{}, time.Now()), unaware: unaware}
 	for _, c := range v.delivered() {
@@ -245,8 +246,8 @@ func TestDeposedOwnerStartsNothing(t *testing.T) {
 				d := drive(first, unaware)
 				spec := submit(1, 1).Spec
 				profile := contract.Profile{Peer: "w", Name: "w", Store: "s", CPUs: 1, Drivers: []string{contract.DriverExec}, Worker: true}
-				d.step(scheduler.SessionUp{Peer: "w"}, scheduler.FromWorker{Peer: "w", Msg: contract.Hello{Profile: profile}}) // the host is full
-				d.step(scheduler.Submit{Token: 1, User: "amy", Spec: spec})
+				d.step(step.SessionUp{Peer: "w"}, step.FromWorker{Peer: "w", Msg: contract.Hello{Profile: profile}}) // the host is full
+				d.step(step.Submit{Token: 1, User: "amy", Spec: spec})
 				time.Sleep(time.Second)
 				offers := sentOf[contract.Offer](d)
 				if len(offers) != 1 {
@@ -262,7 +263,7 @@ func TestDeposedOwnerStartsNothing(t *testing.T) {
 					t.Fatal("no other voter leads, want a leader other than the first")
 				}
 				assign := job.AssignRecord{Attempt: offers[0].Attempt, Node: "w", NodeName: "w", Store: "s"}
-				d.step(scheduler.FromWorker{Peer: "w", Msg: contract.Commit{
+				d.step(step.FromWorker{Peer: "w", Msg: contract.Commit{
 					Offer: offers[0].ID, Attempt: offers[0].Attempt, Group: 1, Session: 5,
 				}})
 				proposes := slices.ContainsFunc(d.all().proposed, func(r job.Record) bool {
@@ -301,11 +302,11 @@ func TestRequestsOfADeposedOwnerAreAnswered(t *testing.T) {
 		held := submit(1, 1).Spec
 		held.Hold = true
 		w.set(first.id, true)
-		d.step(scheduler.Submit{Token: 1, User: "amy", Spec: held})
+		d.step(step.Submit{Token: 1, User: "amy", Spec: held})
 		time.Sleep(settleTime)
-		d.step(scheduler.Submit{Token: 2, User: "amy", Spec: held})
+		d.step(step.Submit{Token: 2, User: "amy", Spec: held})
 		got := d.all().replies
-		if len(got) != 2 || !errors.Is(got[0].Err, scheduler.ErrNotOwner) || !errors.Is(got[1].Err, scheduler.ErrNotOwner) {
+		if len(got) != 2 || !errors.Is(got[0].Err, step.ErrNotOwner) || !errors.Is(got[1].Err, step.ErrNotOwner) {
 			t.Errorf("replies %+v, want 2 of them, [0].Err scheduler.ErrNotOwner and [1].Err scheduler.ErrNotOwner", got)
 		}
 		if refused, _ := first.heard(); len(refused) != 1 || !errors.Is(refused[0].err, ErrUncertain) {

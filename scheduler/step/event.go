@@ -1,6 +1,6 @@
-package scheduler
-
-// The events that a Core takes, and the effects that it returns.
+// Package step has what a step of the scheduler's core takes and gives: the events and the effects, the errors of its
+// answers, its configuration, and the Turn that the parts of the core share.
+package step
 
 import (
 	"time"
@@ -305,7 +305,7 @@ type FileWanted struct {
 	Job    job.ID
 	Digest job.Digest
 	Text   []byte // the file; nil if it is on disk
-	size   int
+	Size   int
 }
 
 // FileRead brings a job file, or tells why it cannot be read: state.ErrDamaged says that this will not change.
@@ -318,3 +318,12 @@ type FileRead struct {
 }
 
 func (FileRead) event() {}
+
+// Schedule asks to end the back-offs of waiting tasks and to search for hosts again. With a user it is about the jobs of
+// this user only.
+type Schedule struct {
+	Token Token
+	User  string // empty: all
+}
+
+func (Schedule) event() {}

@@ -1,4 +1,4 @@
-package scheduler
+package loop
 
 import (
 	"cmp"
@@ -15,7 +15,9 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler"
 	"github.com/musterhq/muster/scheduler/state/statetest"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // fakeJournal commits records in its own goroutine.
@@ -35,7 +37,7 @@ type fakeJournal struct {
 var errDiskFull = errors.New("no space left on device")
 
 func newFakeJournal() *fakeJournal {
-	return &fakeJournal{queue: make(chan []job.Record, maxOutgoing), delay: time.Millisecond, rows: statetest.Disk{}}
+	return &fakeJournal{queue: make(chan []job.Record, step.MaxOutgoing), delay: time.Millisecond, rows: statetest.Disk{}}
 }
 
 func (j *fakeJournal) Propose(records ...job.Record) error {
@@ -49,7 +51,7 @@ func (j *fakeJournal) Propose(records ...job.Record) error {
 	case j.queue <- slices.Clone(records):
 		return nil
 	default:
-		return ErrBusy
+		return step.ErrBusy
 	}
 }
 
@@ -142,7 +144,7 @@ func (fakeParents) Unfollow([]job.ID)   {}
 
 type fakeAllotter struct{}
 
-func (fakeAllotter) Allot([]AllotmentAsk) {}
+func (fakeAllotter) Allot([]step.AllotmentAsk) {}
 
 func (h *fakeHost) Unwant(job.Peer) {}
 
@@ -205,7 +207,7 @@ func (f fakeFinder) Find(ctx context.Context, _ string, _ int) <-chan job.Peer {
 
 type fakeAnnouncer struct{}
 
-func (fakeAnnouncer) Announce([]Want) {}
+func (fakeAnnouncer) Announce([]step.Want) {}
 
 // loopRig is a running loop with fake neighbours.
 type loopRig struct {
@@ -225,9 +227,9 @@ func withLoopUntil(t *testing.T, finds []job.Peer, end error, f func(t *testing.
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		h := loopRig{journal: newFakeJournal(), host: &fakeHost{runs: time.Second}}
-		cfg := DefaultConfig()
+		cfg := step.DefaultConfig()
 		cfg.Self, cfg.Group, cfg.Seed, cfg.KeepWhole = "here", 7, 1, 2
-		loop, err := New(cfg, Saved{}, Needs{Journal: h.journal, Sessions: h.host, Finder: fakeFinder{finds}, Announcer: fakeAnnouncer{}, Parents: fakeParents{}, Allotter: fakeAllotter{}}, slog.New(slog.DiscardHandler))
+		loop, err := New(cfg, scheduler.Saved{}, Needs{Journal: h.journal, Sessions: h.host, Finder: fakeFinder{finds}, Announcer: fakeAnnouncer{}, Parents: fakeParents{}, Allotter: fakeAllotter{}}, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -243,7 +245,7 @@ func withLoopUntil(t *testing.T, finds []job.Peer, end error, f func(t *testing.
 		f(t, h)
 		stop()
 		all.Wait()
-		if _, err := loop.Submit(t.Context(), request("late")); !errors.Is(err, ErrStopped) {
+		if _, err := loop.Submit(t.Context(), request("late")); !errors.Is(err, step.ErrStopped) {
 			t.Errorf("Submit after the end = %v, want ErrStopped", err)
 		}
 	})
@@ -325,14 +327,14 @@ func TestSubmissionWaitsASecondForAFoundHost(t *testing.T) {
 	withLoop(t, []job.Peer{"far", "here"}, func(t *testing.T, h loopRig) {
 		began := time.Now()
 		_, err := h.loop.Submit(t.Context(), request("a"))
-		if took := time.Since(began); err != nil || took < matchWait || took > matchWait+h.journal.delay {
-			t.Errorf("Submit = %v after %s, want no error, at least %v and at most %v", err, took, matchWait, matchWait+h.journal.delay)
+		if took := time.Since(began); err != nil || took < scheduler.MatchWait || took > scheduler.MatchWait+h.journal.delay {
+			t.Errorf("Submit = %v after %s, want no error, at least %v and at most %v", err, took, scheduler.MatchWait, scheduler.MatchWait+h.journal.delay)
 		}
-		time.Sleep(helloWait)
+		time.Sleep(scheduler.HelloWait)
 		began = time.Now()
 		_, err = h.loop.Submit(t.Context(), request("b"))
-		var none *NoMatchError
-		if !errors.As(err, &none) || none.Explanation.Reason.Word != job.ReasonNoPeers || time.Since(began) != matchWait {
+		var none *step.NoMatchError
+		if !errors.As(err, &none) || none.Explanation.Reason.Word != job.ReasonNoPeers || time.Since(began) != scheduler.MatchWait {
 			t.Errorf("Submit = %v after %s, want ErrNoPeers after a second", err, time.Since(began))
 		}
 		h.host.mu.Lock()
@@ -356,13 +358,13 @@ func TestLoopAnswersWithTheErrorsOfTheCore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := h.loop.Hold(t.Context(), job.NewID(7, 1), nil, false, ""); !errors.Is(err, ErrNotFound) {
+		if _, err := h.loop.Hold(t.Context(), job.NewID(7, 1), nil, false, ""); !errors.Is(err, step.ErrNotFound) {
 			t.Errorf("Hold of nothing = %v, want ErrNotFound", err)
 		}
-		if _, err := h.loop.Job(t.Context(), job.NewID(7, 1)); !errors.Is(err, ErrNotFound) {
+		if _, err := h.loop.Job(t.Context(), job.NewID(7, 1)); !errors.Is(err, step.ErrNotFound) {
 			t.Errorf("Job of nothing = %v, want ErrNotFound", err)
 		}
-		if _, err := h.loop.Submit(t.Context(), SubmitRequest{}); !errors.Is(err, ErrInvalid) {
+		if _, err := h.loop.Submit(t.Context(), SubmitRequest{}); !errors.Is(err, step.ErrInvalid) {
 			t.Errorf("Submit of nothing = %v, want ErrInvalid", err)
 		}
 		if _, err := h.loop.Cancel(t.Context(), j.ID, nil, "enough"); err != nil {
@@ -472,17 +474,17 @@ func TestSlowWatcherGetsTheNewestState(t *testing.T) {
 func TestMailboxIsBounded(t *testing.T) {
 	b := newMailbox()
 	for i := range maxProgress {
-		if !b.putNews(mail{event: Tick{}}) || !b.fromOwn("self", FromWorker{}) {
+		if !b.putNews(mail{event: step.Tick{}}) || !b.fromOwn("self", step.FromWorker{}) {
 			t.Fatalf("message %d was refused", i)
 		}
 	}
-	if b.putNews(mail{event: Tick{}}) || b.fromOwn("self", FromWorker{}) {
+	if b.putNews(mail{event: step.Tick{}}) || b.fromOwn("self", step.FromWorker{}) {
 		t.Error("a message beyond the bound was taken")
 	}
-	if !b.call("amy", mail{event: Tick{}}) {
+	if !b.call("amy", mail{event: step.Tick{}}) {
 		t.Error("a request is refused although only messages fill the mailbox")
 	}
-	b.putEntry(Committed{})
+	b.putEntry(step.Committed{})
 	if got := len(b.take(nil)); got != maxProgress+1 {
 		t.Errorf("took %d, want %v", got, maxProgress+1)
 	}
@@ -496,7 +498,7 @@ func TestReplayWaitsWhileTheMailboxIsFull(t *testing.T) {
 		var done sync.WaitGroup
 		done.Go(func() {
 			for range 2*maxEntries + 1 {
-				b.putEntry(Committed{})
+				b.putEntry(step.Committed{})
 				put++
 			}
 		})
@@ -518,7 +520,7 @@ func TestReplayWaitsWhileTheMailboxIsFull(t *testing.T) {
 func TestReplayWaitsForTheBytesOfLargeJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newMailbox()
-		large := Committed{job.Committed{Records: []job.Record{job.SubmitRecord{Spec: job.Spec{Script: strings.Repeat("x", maxEntryBulk/2)}}}}}
+		large := step.Committed{Committed: job.Committed{Records: []job.Record{job.SubmitRecord{Spec: job.Spec{Script: strings.Repeat("x", maxEntryBulk/2)}}}}}
 		put := 0
 		var done sync.WaitGroup
 		done.Go(func() {
@@ -539,25 +541,25 @@ func TestReplayWaitsForTheBytesOfLargeJobs(t *testing.T) {
 }
 
 func TestBadConfigIsRefused(t *testing.T) {
-	good := DefaultConfig()
+	good := step.DefaultConfig()
 	good.Self, good.Group, good.Seed = "p", 7, 1
 	if err := good.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	for name, spoil := range map[string]func(*Config){
-		"self": func(c *Config) { c.Self = "" }, "group": func(c *Config) { c.Group = 0 }, "seed": func(c *Config) { c.Seed = 0 },
-		"max jobs": func(c *Config) { c.MaxJobs = 0 }, "keep": func(c *Config) { c.KeepEnded = c.MaxJobs + 1 }, "keep whole": func(c *Config) { c.KeepWhole = -1 }, "keep for": func(c *Config) { c.KeepFor = 0 },
+	for name, spoil := range map[string]func(*step.Config){
+		"self": func(c *step.Config) { c.Self = "" }, "group": func(c *step.Config) { c.Group = 0 }, "seed": func(c *step.Config) { c.Seed = 0 },
+		"max jobs": func(c *step.Config) { c.MaxJobs = 0 }, "keep": func(c *step.Config) { c.KeepEnded = c.MaxJobs + 1 }, "keep whole": func(c *step.Config) { c.KeepWhole = -1 }, "keep for": func(c *step.Config) { c.KeepFor = 0 },
 	} {
 		bad := good
 		spoil(&bad)
 		if bad.Validate() == nil {
 			t.Errorf("a configuration with a bad %s is valid", name)
 		}
-		if _, err := New(bad, Saved{}, Needs{}, slog.New(slog.DiscardHandler)); err == nil {
+		if _, err := New(bad, scheduler.Saved{}, Needs{}, slog.New(slog.DiscardHandler)); err == nil {
 			t.Errorf("New accepts a bad %s", name)
 		}
 	}
-	if _, err := New(good, Saved{}, Needs{}, slog.New(slog.DiscardHandler)); err == nil {
+	if _, err := New(good, scheduler.Saved{}, Needs{}, slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("New accepts a configuration without neighbours")
 	}
 }

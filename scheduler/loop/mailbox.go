@@ -1,4 +1,4 @@
-package scheduler
+package loop
 
 // The mailbox of the loop: one queue for events of this daemon, which are handled in order, one for the mail of each member,
 // and one for the calls of each asker. See docs/adr, ADR 152.
@@ -10,6 +10,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/internal/inbox"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // The bounds of what waits. Each kind has its own bound, so that no kind can crowd out the others.
@@ -17,10 +18,10 @@ const (
 	maxProgress = 16384 // news of jobs of other daemons that jobs here depend on
 	// maxOwn bounds the messages of this daemon's own worker. Beyond that the local session is closed and opened again.
 	maxOwn = 16384
-	// maxEntries bounds the committed entries that wait. It is more than maxOutgoing plus the proposals of one plan, so
+	// maxEntries bounds the committed entries that wait. It is more than MaxOutgoing plus the proposals of one plan, so
 	// all entries that the core has proposed fit. So the journal never waits here for the loop while the loop waits for
 	// the journal. Only a replay can fill it, and nothing is proposed during a replay.
-	maxEntries = 2 * (maxOutgoing + planLimit)
+	maxEntries = 2 * (step.MaxOutgoing + step.PlanLimit)
 	// maxEntryBulk bounds the bytes of job files in those entries, likewise. One entry is always taken.
 	maxEntryBulk = 8 << 20
 )
@@ -31,7 +32,7 @@ var perMember = inbox.Limits{Messages: 4096, Weight: 2 << 20, All: 64 << 20, Sma
 
 // mailbox is the queue. Its lock is held only to append or to swap.
 type mailbox struct {
-	members *inbox.Inbox[job.Peer, Event]
+	members *inbox.Inbox[job.Peer, step.Event]
 
 	mu      sync.Mutex
 	mails   []mail // guarded by mu
@@ -45,7 +46,7 @@ type mailbox struct {
 
 func newMailbox() *mailbox {
 	b := &mailbox{bell: make(chan struct{}, 1)}
-	b.members = inbox.New[job.Peer, Event](perMember, b.ring)
+	b.members = inbox.New[job.Peer, step.Event](perMember, b.ring)
 	b.room.L = &b.mu
 	return b
 }
@@ -59,24 +60,24 @@ func (b *mailbox) ring() {
 
 // from adds an event of a member, in order. It waits while too much mail of that member waits; nobody else's mail counts.
 // It returns false if the mailbox is closed.
-func (b *mailbox) from(p job.Peer, e Event) bool {
+func (b *mailbox) from(p job.Peer, e step.Event) bool {
 	weight := 0
-	if m, ok := e.(FromWorker); ok {
+	if m, ok := e.(step.FromWorker); ok {
 		weight = contract.Weight(m.Msg)
 	}
 	return b.members.Put(p, e, weight)
 }
 
 // fromOwn adds an event of this daemon's own worker, and does not wait. It returns false if too many messages wait.
-func (b *mailbox) fromOwn(p job.Peer, e Event) bool {
-	if m, ok := e.(FromWorker); ok {
+func (b *mailbox) fromOwn(p job.Peer, e step.Event) bool {
+	if m, ok := e.(step.FromWorker); ok {
 		return b.members.Offer(p, e, contract.Weight(m.Msg), maxOwn)
 	}
 	return b.members.Offer(p, e, 0, math.MaxInt) // sessions begin and end seldom
 }
 
 // takeMail appends the mail of the members whose turn it is to events.
-func (b *mailbox) takeMail(events []Event) []Event {
+func (b *mailbox) takeMail(events []step.Event) []step.Event {
 	events, more := b.members.Take(events)
 	if more {
 		b.ring()
@@ -112,7 +113,7 @@ func (b *mailbox) call(asker string, m mail) bool {
 
 // putEntry adds a committed entry. In a replay it waits for room. The loop empties the mailbox without waiting for
 // anybody, so it never waits for long.
-func (b *mailbox) putEntry(c Committed) {
+func (b *mailbox) putEntry(c step.Committed) {
 	bulk := 0
 	for _, r := range c.Records {
 		if s, ok := r.(job.SubmitRecord); ok {

@@ -1,4 +1,4 @@
-package scheduler
+package loop
 
 // The executor carries out the effects of the core.
 
@@ -11,10 +11,12 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 const (
-	findTime   = 900 * time.Millisecond // bounds a search; less than matchWait
+	findTime   = 900 * time.Millisecond // bounds a search; less than MatchWait
 	findPeers  = 64                     // bounds the hosts of a search
 	maxFinding = 8                      // bounds the searches at a time
 	// proposeBatch bounds the records of one entry.
@@ -27,13 +29,13 @@ type executor struct {
 	log       *slog.Logger
 	box       *mailbox
 	replies   *replies
-	core      *Core
+	core      *scheduler.Core
 	watchers  watchers
 	followers followers
 	finding   map[string]bool
-	unsaved   []job.Row // rows that no Save has taken yet
-	gone      []job.ID  // jobs whose rows no Save has deleted yet
-	kept      []Event   // RowsKept of the last Save, for the next step
+	unsaved   []job.Row    // rows that no Save has taken yet
+	gone      []job.ID     // jobs whose rows no Save has deleted yet
+	kept      []step.Event // RowsKept of the last Save, for the next step
 }
 
 // arm sets the timer to the time of the next step that is due.
@@ -53,7 +55,7 @@ const callsFor = time.Millisecond
 // of the askers in turn. All events up to a look are one step, so that the records to which they lead are proposed
 // together.
 func (x *executor) round(ctx context.Context, mails []mail, searches *sync.WaitGroup) error {
-	events := make([]Event, 0, len(mails))
+	events := make([]step.Event, 0, len(mails))
 	for _, m := range mails {
 		if m.event != nil {
 			events = append(events, m.event)
@@ -90,8 +92,8 @@ func (x *executor) round(ctx context.Context, mails []mail, searches *sync.WaitG
 
 // step gives the events to the core and carries out the effects. An error says that rows could not be read. It ends the
 // loop, because without these rows the jobs would not follow from the journal any more.
-func (x *executor) step(ctx context.Context, events []Event, searches *sync.WaitGroup) error {
-	events, err := AddRows(x.core, events, func(id job.ID) ([]job.Row, error) { return rowsOf(x.needs.Journal, id) })
+func (x *executor) step(ctx context.Context, events []step.Event, searches *sync.WaitGroup) error {
+	events, err := scheduler.AddRows(x.core, events, func(id job.ID) ([]job.Row, error) { return rowsOf(x.needs.Journal, id) })
 	if err != nil {
 		return err
 	}
@@ -101,8 +103,8 @@ func (x *executor) step(ctx context.Context, events []Event, searches *sync.Wait
 	for _, o := range fx.Send {
 		switch err := x.needs.Sessions.Send(o.To, o.Msg); {
 		case err == nil:
-		case errors.Is(err, ErrUnsendable), errors.As(err, new(*HeldBackError)):
-			x.box.putAlways(mail{event: NotSent{To: o.To, Msg: o.Msg, Err: err}})
+		case errors.Is(err, step.ErrUnsendable), errors.As(err, new(*step.HeldBackError)):
+			x.box.putAlways(mail{event: step.NotSent{To: o.To, Msg: o.Msg, Err: err}})
 		default:
 			x.log.DebugContext(ctx, "message not sent", "peer", o.To, "error", err)
 		}
@@ -114,7 +116,7 @@ func (x *executor) step(ctx context.Context, events []Event, searches *sync.Wait
 		x.readIndex(fx.Read)
 	}
 	for _, w := range fx.Files {
-		searches.Go(func() { x.box.putAlways(mail{event: ReadFile(w, x.needs.Journal.File)}) })
+		searches.Go(func() { x.box.putAlways(mail{event: scheduler.ReadFile(w, x.needs.Journal.File)}) })
 	}
 	for _, class := range fx.Find {
 		x.search(ctx, class, searches)
@@ -141,9 +143,9 @@ func (x *executor) step(ctx context.Context, events []Event, searches *sync.Wait
 	for _, r := range fx.Reply {
 		x.replies.reply(r)
 	}
-	x.watchers.publish(x.core, fx.Changed)
+	x.watchers.publish(x.core.View(), fx.Changed)
 	x.followers.publish(fx.Changed, fx.Gone)
-	if !x.core.lead {
+	if !x.core.View().Leads() {
 		x.followers.end()
 	}
 	for _, t := range fx.Notices {
@@ -176,20 +178,20 @@ func (x *executor) propose(records []job.Record) {
 		records = records[len(batch):]
 		if err := x.needs.Journal.Propose(batch...); err != nil {
 			x.log.Warn("records not proposed", "count", len(batch), "error", err)
-			x.box.putAlways(mail{event: NotProposed{Records: batch, Err: err}})
+			x.box.putAlways(mail{event: step.NotProposed{Records: batch, Err: err}})
 		}
 	}
 }
 
-func (x *executor) readIndex(tok Token) {
+func (x *executor) readIndex(tok step.Token) {
 	x.needs.Journal.ReadIndex(func(e job.Epoch, err error) {
-		x.box.putAlways(mail{event: ReadDone{Token: tok, Epoch: e, Err: err}})
+		x.box.putAlways(mail{event: step.ReadDone{Token: tok, Epoch: e, Err: err}})
 	})
 }
 
 // save saves the rows. If that fails, nothing is lost: the journal has everything that is in them, and they are saved
 // again with the next.
-func (x *executor) save(fx Effects) {
+func (x *executor) save(fx step.Effects) {
 	if len(fx.Rows) == 0 && len(fx.Gone) == 0 {
 		return
 	}
@@ -204,7 +206,7 @@ func (x *executor) save(fx Effects) {
 	}
 	clear(x.unsaved)
 	x.unsaved, x.gone = x.unsaved[:0], nil
-	x.kept = append(x.kept[:0], RowsKept{x.core.Applied()})
+	x.kept = append(x.kept[:0], step.RowsKept{Applied: x.core.Applied()})
 }
 
 // newest returns the newest row of each part of each job that is not gone.
@@ -242,52 +244,52 @@ func (x *executor) search(ctx context.Context, class string, searches *sync.Wait
 		n := 0
 		for p := range x.needs.Finder.Find(ctx, class, findPeers) {
 			if n++; n <= findPeers { // one by one, because silent hosts may delay the rest
-				x.box.putAlways(mail{event: Found{Class: class, Peers: []job.Peer{p}}})
+				x.box.putAlways(mail{event: step.Found{Class: class, Peers: []job.Peer{p}}})
 			}
 		}
 		cut, members := ctx.Err() != nil, x.needs.Finder.Members()
-		x.box.putAlways(mail{look: func(c *Core) {
+		x.box.putAlways(mail{look: func(c *scheduler.Core) {
 			delete(x.finding, class)
 			// Hosts that do not answer hold most searches up. If the profiles of all members are known, nothing is missing.
-			unknown := slices.ContainsFunc(members, func(p job.Peer) bool { return c.hosts.workers[p] == nil })
-			x.box.putAlways(mail{event: Found{Class: class, Cut: cut && unknown}})
+			unknown := slices.ContainsFunc(members, func(p job.Peer) bool { return !c.View().Knows(p) })
+			x.box.putAlways(mail{event: step.Found{Class: class, Cut: cut && unknown}})
 		}})
 	})
 }
 
 // logNotice writes a notice into the log. Starts and ends of tasks are at level debug, because jobs show them and the
 // log of the host has them.
-func (x *executor) logNotice(t Notice) {
+func (x *executor) logNotice(t step.Notice) {
 	switch t.Kind {
-	case TaskStarted:
+	case step.TaskStarted:
 		x.log.Debug("task placed", "peer", t.Peer, "node", t.Node, "attempt", t.Attempt, "why", t.Detail)
-	case TaskEnded:
+	case step.TaskEnded:
 		x.log.Debug("task ended", "peer", t.Peer, "node", t.Node, "attempt", t.Attempt, "state", t.State, "detail", t.Detail)
-	case TaskWrittenOff:
+	case step.TaskWrittenOff:
 		x.log.Warn("task written off", "peer", t.Peer, "node", t.Node, "attempt", t.Attempt)
-	case WorkerFound:
+	case step.WorkerFound:
 		x.log.Info("worker found", "peer", t.Peer, "node", t.Node)
-	case WorkerLost:
+	case step.WorkerLost:
 		x.log.Warn("worker lost", "peer", t.Peer, "node", t.Node, "detail", t.Detail)
-	case WorkerGone:
+	case step.WorkerGone:
 		x.log.Info("worker gone", "peer", t.Peer, "node", t.Node)
-	case MessageDefect:
+	case step.MessageDefect:
 		x.log.Warn("a task waits since a message about it could not be sent", "peer", t.Peer, "node", t.Node, "attempt", t.Attempt, "error", t.Detail)
-	case StartHeldBack:
+	case step.StartHeldBack:
 		x.log.Warn("the start of a task is kept back", "peer", t.Peer, "node", t.Node, "attempt", t.Attempt, "why", t.Detail)
-	case NodeDead:
+	case step.NodeDead:
 		x.log.Warn("node declared dead: what was assigned to it is given up", "peer", t.Peer, "node", t.Node, "user", t.Detail)
-	case RowDefect:
+	case step.RowDefect:
 		x.log.Error("rows of a job cannot be written", "job", t.Attempt.Job, "error", t.Detail)
-	case RowsDamaged:
+	case step.RowsDamaged:
 		x.log.Error("a job was not requeued: its rows are missing or damaged", "job", t.Attempt.Job, "error", t.Detail)
-	case FileDefect:
+	case step.FileDefect:
 		x.log.Error("the file of a job cannot be read", "job", t.Attempt.Job, "error", t.Detail)
-	case IllegalMove:
+	case step.IllegalMove:
 		x.log.Error("defect: illegal move of an attempt", "peer", t.Peer, "attempt", t.Attempt, "move", t.Detail)
-	case NewerOwner:
+	case step.NewerOwner:
 		x.log.Error("a newer owner of these jobs exists", "peer", t.Peer, "epoch", t.Detail)
-	case CopyHasLed:
+	case step.CopyHasLed:
 		x.log.Warn("a copy of this daemon has led these jobs; taking a higher epoch", "peer", t.Peer, "epoch", t.Detail)
 	}
 }

@@ -1,11 +1,16 @@
-package scheduler
+package loop
+
+import (
+	"github.com/musterhq/muster/scheduler"
+	"github.com/musterhq/muster/scheduler/step"
+)
 
 // Askers: requests and looks wait in one line for each asker, and askers take turns. See docs/adr, ADR 122.
 
 // mail is an event for the core, or a function to run on it. It is a call if somebody waits for the answer.
 type mail struct {
-	event Event
-	look  func(*Core)
+	event step.Event
+	look  func(*scheduler.Core)
 }
 
 // maxCall bounds the calls that wait. One asker alone may have half of them. Calls beyond that get ErrBusy.

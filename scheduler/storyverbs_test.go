@@ -17,6 +17,7 @@ import (
 	"github.com/musterhq/muster/internal/testkit/stories"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/state/statetest"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 type storyVerb = func(s *story, args []string, opts stories.Options)
@@ -30,31 +31,31 @@ func init() { //nolint:gochecknoinits // the verbs refer to each other's table t
 		"lose":    verbLose,
 		"lead":    verbLead,
 		"worker":  verbWorker,
-		"down":    func(s *story, a []string, _ stories.Options) { s.step(SessionDown{Peer: job.Peer(a[0])}) },
-		"revoke":  func(s *story, a []string, _ stories.Options) { s.step(Revoked{Peer: job.Peer(a[0])}) },
+		"down":    func(s *story, a []string, _ stories.Options) { s.step(step.SessionDown{Peer: job.Peer(a[0])}) },
+		"revoke":  func(s *story, a []string, _ stories.Options) { s.step(step.Revoked{Peer: job.Peer(a[0])}) },
 		"free":    verbFree,
 		"submit":  verbSubmit,
 		"cancel": func(s *story, a []string, _ stories.Options) {
 			id, tasks := s.tasks(a[0])
-			s.step(Cancel{Token: s.asks("cancel " + a[0]), Job: id, Tasks: tasks, Reason: "enough"})
+			s.step(step.Cancel{Token: s.asks("cancel " + a[0]), Job: id, Tasks: tasks, Reason: "enough"})
 		},
 		"hold": func(s *story, a []string, _ stories.Options) {
 			id, tasks := s.tasks(a[0])
-			s.step(Hold{Token: s.asks("hold " + a[0]), Job: id, Tasks: tasks})
+			s.step(step.Hold{Token: s.asks("hold " + a[0]), Job: id, Tasks: tasks})
 		},
 		"release": func(s *story, a []string, _ stories.Options) {
 			id, tasks := s.tasks(a[0])
-			s.step(Hold{Token: s.asks("release " + a[0]), Job: id, Tasks: tasks, Release: true})
+			s.step(step.Hold{Token: s.asks("release " + a[0]), Job: id, Tasks: tasks, Release: true})
 		},
 		"dead": func(s *story, a []string, _ stories.Options) {
-			s.step(DeclareDead{Token: s.asks("dead " + a[0]), Peer: job.Peer(a[0]), By: "root"})
+			s.step(step.DeclareDead{Token: s.asks("dead " + a[0]), Peer: job.Peer(a[0]), By: "root"})
 		},
 		"requeue": verbRequeue,
 		"forget": func(s *story, a []string, _ stories.Options) {
-			s.step(Forget{Token: s.asks("forget " + a[0]), Job: s.id(a[0])})
+			s.step(step.Forget{Token: s.asks("forget " + a[0]), Job: s.id(a[0])})
 		},
 		"anew": func(s *story, a []string, _ stories.Options) {
-			s.step(Schedule{Token: s.asks("anew"), User: strings.Join(a, "")})
+			s.step(step.Schedule{Token: s.asks("anew"), User: strings.Join(a, "")})
 		},
 		"damage":  verbDamage,
 		"take":    verbTake,
@@ -63,7 +64,7 @@ func init() { //nolint:gochecknoinits // the verbs refer to each other's table t
 		"renew":   verbRenew,
 		"read":    verbRead,
 		"found": func(s *story, a []string, _ stories.Options) {
-			s.step(Found{Class: a[0], Peers: []job.Peer{job.Peer(a[1])}})
+			s.step(step.Found{Class: a[0], Peers: []job.Peer{job.Peer(a[1])}})
 		},
 		"unsent":   verbUnsent,
 		"heldback": verbHeldBack,
@@ -82,7 +83,7 @@ func init() { //nolint:gochecknoinits // the verbs refer to each other's table t
 		"other":   verbOther,
 		"parent":  verbParent,
 		"silent": func(s *story, a []string, _ stories.Options) {
-			s.step(ParentsSilent{Jobs: []job.ID{s.id(a[0])}, Detail: "its owner " + a[1] + " does not answer"})
+			s.step(step.ParentsSilent{Jobs: []job.ID{s.id(a[0])}, Detail: "its owner " + a[1] + " does not answer"})
 		},
 		"depends": verbDepends,
 	}
@@ -117,14 +118,14 @@ func (s *story) task(name string) job.Attempt {
 	return job.Attempt{Job: id, Task: tasks[0].First}
 }
 
-func (s *story) asks(what string) Token {
+func (s *story) asks(what string) step.Token {
 	s.tokens++
 	s.askers[s.tokens] = what
 	return s.tokens
 }
 
 func (s *story) from(peer string, m contract.ToScheduler) {
-	s.step(FromWorker{Peer: job.Peer(peer), Msg: m})
+	s.step(step.FromWorker{Peer: job.Peer(peer), Msg: m})
 }
 
 // journal auto: records are committed at once. journal slow: records are committed by "commit N".
@@ -152,7 +153,7 @@ func verbWait(s *story, a []string, _ stories.Options) {
 func verbLose(s *story, _ []string, _ stories.Options) {
 	lost := s.pending
 	s.pending = nil
-	s.step(NotProposed{Records: lost, Err: errors.New("disk full")})
+	s.step(step.NotProposed{Records: lost, Err: errors.New("disk full")})
 }
 
 func verbLead(s *story, _ []string, _ stories.Options) {
@@ -193,7 +194,7 @@ func verbWorker(s *story, a []string, o stories.Options) {
 	free.CPUs, free.Tasks = o.Number("free", free.CPUs), o.Number("tasks", 0)
 	s.stores[a[0]] = p.Store
 	if o["again"] == "" { // else the session stays the same
-		up := SessionUp{Peer: job.Peer(a[0])}
+		up := step.SessionUp{Peer: job.Peer(a[0])}
 		if o["relay"] == "" && a[0] != string(s.cfg.Self) {
 			up.Path = contract.Path{Local: "10.0.0.100", Remote: addressOf(a[0])}
 		}
@@ -298,7 +299,7 @@ func verbSubmit(s *story, a []string, o stories.Options) {
 	if s.layouts[a[0]], err = spec.Layout(); err != nil {
 		s.t.Fatal(err)
 	}
-	s.step(Submit{Token: s.asks("submit " + a[0]), User: cmp.Or(o["user"], "amy"), Key: o["key"], Spec: spec})
+	s.step(step.Submit{Token: s.asks("submit " + a[0]), User: cmp.Or(o["user"], "amy"), Key: o["key"], Spec: spec})
 }
 
 // named replaces the names of jobs in dependencies by their ids.
@@ -328,12 +329,12 @@ func verbParent(s *story, a []string, o stories.Options) {
 			*list = sel.Tasks
 		}
 	}
-	s.step(ParentSeen{x})
+	s.step(step.ParentSeen{Progress: x})
 }
 
 // depends JOB: the state of each of its dependencies, and of its tasks.
 func verbDepends(s *story, a []string, _ stories.Options) {
-	x, _ := s.core.Find(s.id(a[0]))
+	x, _ := s.core.View().Find(s.id(a[0]))
 	j, _ := s.rows.Job(x.ID)
 	if x.Job != nil {
 		j = *x.Job
@@ -368,7 +369,7 @@ func verbUnsent(s *story, a []string, _ stories.Options) {
 	if a[2] == "start" {
 		m = contract.Start{Attempt: s.offer(a).Attempt}
 	}
-	s.step(NotSent{To: job.Peer(a[0]), Msg: m, Err: fmt.Errorf("%w: a number is out of range", ErrUnsendable)})
+	s.step(step.NotSent{To: job.Peer(a[0]), Msg: m, Err: fmt.Errorf("%w: a number is out of range", step.ErrUnsendable)})
 }
 
 // heldback WORKER JOB[.TASK] WAIT TIMES: the session keeps back the Start after the newest offer of the task.
@@ -378,7 +379,7 @@ func verbHeldBack(s *story, a []string, _ stories.Options) {
 	if err := errors.Join(err, err2); err != nil {
 		s.t.Fatal(err)
 	}
-	s.step(NotSent{To: job.Peer(a[0]), Msg: contract.Start{Attempt: s.offer(a).Attempt}, Err: &HeldBackError{Wait: wait, Times: times}})
+	s.step(step.NotSent{To: job.Peer(a[0]), Msg: contract.Start{Attempt: s.offer(a).Attempt}, Err: &step.HeldBackError{Wait: wait, Times: times}})
 }
 
 func (s *story) offer(a []string) contract.Offer {
@@ -408,7 +409,7 @@ func verbEvent(s *story, a []string, o stories.Options) {
 	if o["task"] != "" {
 		att.Task = o.Number("task", 0)
 	}
-	if j, ok := s.core.Job(att.Job); ok {
+	if j, ok := s.core.View().Job(att.Job); ok {
 		att.N = o.Number("n", j.Tasks[att.Task].Attempt)
 	}
 	s.events[att]++
@@ -431,7 +432,7 @@ func verbRenew(s *story, a []string, o stories.Options) {
 	m := contract.Renew{Group: s.cfg.Group, Store: s.stores[a[0]], Clock: int64(o.Number("clock", 1)), Session: 5}
 	for _, name := range a[1:] {
 		att := s.task(name)
-		if j, ok := s.core.Job(att.Job); ok && name != "" {
+		if j, ok := s.core.View().Job(att.Job); ok && name != "" {
 			att.N = o.Number("n", j.Tasks[att.Task].Attempt)
 			m.Live = append(m.Live, att)
 		}
@@ -440,7 +441,7 @@ func verbRenew(s *story, a []string, o stories.Options) {
 }
 
 func verbRead(s *story, a []string, _ stories.Options) {
-	e := ReadDone{Token: s.read, Epoch: job.Epoch{Generation: 1, Term: s.term}}
+	e := step.ReadDone{Token: s.read, Epoch: job.Epoch{Generation: 1, Term: s.term}}
 	if a[0] == "fails" {
 		e.Err = errors.New("no quorum")
 	}
@@ -455,7 +456,7 @@ func verbFinish(s *story, a []string, o stories.Options) {
 
 // requeue JOB [failed=1] [reason=...].
 func verbRequeue(s *story, a []string, o stories.Options) {
-	s.step(Requeue{Token: s.asks("requeue " + a[0]), Job: s.id(a[0]), Failed: o["failed"] != "", Reason: o["reason"]})
+	s.step(step.Requeue{Token: s.asks("requeue " + a[0]), Job: s.id(a[0]), Failed: o["failed"] != "", Reason: o["reason"]})
 }
 
 // damage JOB PART: the rows of the job are damaged: its header is cut short, or all rows are lost.
@@ -477,7 +478,7 @@ func verbShow(s *story, a []string, _ stories.Options) {
 			continue
 		}
 		id, tasks := s.tasks(name)
-		x, ok := s.core.Find(id)
+		x, ok := s.core.View().Find(id)
 		if !ok {
 			s.printf("%s: no such job", name)
 			continue
@@ -531,7 +532,7 @@ func (s *story) showTasks(name string, j job.Job, ranges []job.Range) {
 }
 
 func verbWhy(s *story, a []string, _ stories.Options) {
-	x, err := s.core.Why(s.id(a[0]))
+	x, err := s.core.View().Why(s.id(a[0]))
 	if err != nil {
 		s.printf("%v", err)
 		return
@@ -562,6 +563,6 @@ func verbRestart(s *story, a []string, _ stories.Options) {
 	s.core = NewCore(s.cfg, saved, s.now)
 	for _, m := range slices.Clone(s.log) {
 		m.Lead = false
-		s.show(s.core.Step(s.now, append(s.withRows(m), RowsKept{s.core.Applied()})...))
+		s.show(s.core.Step(s.now, append(s.withRows(m), step.RowsKept{Applied: s.core.Applied()})...))
 	}
 }

@@ -1,4 +1,4 @@
-package scheduler
+package loop
 
 // The reader completes jobs with what only the rows on disk have.
 
@@ -9,7 +9,9 @@ import (
 	"slices"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler"
 	"github.com/musterhq/muster/scheduler/state"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // reader reads the rows of jobs. Any goroutine may use it.
@@ -30,7 +32,7 @@ func rowsOf(from Journal, id job.ID) ([]job.Row, error) {
 var errReopened = errors.New("scheduler: the job is not archived any more")
 
 // whole returns a listed job with what only its rows have. It is ErrNotFound if the job was purged after it was listed.
-func (r *reader) whole(x Listed) (job.Job, error) {
+func (r *reader) whole(x step.Listed) (job.Job, error) {
 	if x.Job != nil {
 		return r.withTails(*x.Job)
 	}
@@ -41,7 +43,7 @@ func (r *reader) whole(x Listed) (job.Job, error) {
 	if !decoded.Final() {
 		return job.Job{}, errReopened
 	}
-	j := decoded.View(0, viewTasks)
+	j := decoded.View(0, scheduler.ViewTasks)
 	state.AddEarlier(j.Tasks, decoded)
 	j.Owner = r.self
 	if i, there := decoded.First(j.State()); there {
@@ -83,7 +85,7 @@ func (r *reader) withBulk(j job.Job, text []byte) (job.Job, error) {
 const readTries = 3
 
 // full returns what latest returns, with the whole job file.
-func (r *reader) full(ctx context.Context, x Listed) (job.Job, error) {
+func (r *reader) full(ctx context.Context, x step.Listed) (job.Job, error) {
 	j, err := r.latest(ctx, x)
 	if err != nil {
 		return j, err
@@ -92,14 +94,14 @@ func (r *reader) full(ctx context.Context, x Listed) (job.Job, error) {
 }
 
 // latest returns what whole returns, also for a job that may have been requeued since it was listed.
-func (r *reader) latest(ctx context.Context, x Listed) (job.Job, error) {
+func (r *reader) latest(ctx context.Context, x step.Listed) (job.Job, error) {
 	for try := 1; ; try++ {
 		j, err := r.whole(x)
 		if !errors.Is(err, errReopened) || try == readTries {
 			return j, err
 		}
 		id := x.ID
-		if x, err = query(ctx, r.calls, func(c *Core) (Listed, error) { return listed(c, id) }); err != nil {
+		if x, err = query(ctx, r.calls, func(c *scheduler.Core) (step.Listed, error) { return c.View().Listed(id) }); err != nil {
 			return job.Job{}, err
 		}
 	}
@@ -109,7 +111,7 @@ func (r *reader) latest(ctx context.Context, x Listed) (job.Job, error) {
 func (r *reader) decode(id job.ID) (*state.Job, error) {
 	rows, err := rowsOf(r.journal, id)
 	if err == nil && len(rows) == 0 {
-		return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
+		return nil, fmt.Errorf("%w: %s", step.ErrNotFound, id)
 	}
 	var j *state.Job
 	if err == nil {
@@ -209,10 +211,10 @@ func (r *reader) add(id job.ID, tasks []job.Task, parts func(first, last int) (f
 const nearTasks = 8
 
 // putArchived gives archived jobs to a watcher. One that has been requeued since has reached the watcher already.
-func (r *reader) putArchived(w *watcher, archived []Listed) error {
+func (r *reader) putArchived(w *watcher, archived []step.Listed) error {
 	for _, x := range archived {
 		j, err := r.whole(x)
-		if errors.Is(err, ErrNotFound) || errors.Is(err, errReopened) {
+		if errors.Is(err, step.ErrNotFound) || errors.Is(err, errReopened) {
 			continue // purged or requeued meanwhile
 		}
 		if err != nil {

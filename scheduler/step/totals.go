@@ -1,4 +1,4 @@
-package scheduler
+package step
 
 // Totals: what has happened since the daemon began, for its metrics. No decision depends on them.
 
@@ -40,7 +40,7 @@ type Durations struct {
 	Sum    time.Duration
 }
 
-func (d *Durations) add(took time.Duration) {
+func (d *Durations) Add(took time.Duration) {
 	took = max(took, 0)
 	i := 0
 	for i < len(Bounds) && took.Seconds() > Bounds[i] {
@@ -50,8 +50,8 @@ func (d *Durations) add(took time.Duration) {
 	d.Sum += took
 }
 
-// newTotals returns totals in which what has not happened yet is 0.
-func newTotals() *Totals {
+// NewTotals returns totals in which what has not happened yet is 0.
+func NewTotals() *Totals {
 	t := &Totals{Offers: map[OfferResult]uint64{OfferCommitted: 0, OfferDeclined: 0, OfferUnanswered: 0, OfferWithdrawn: 0}, Ended: map[job.State]uint64{}}
 	for _, s := range job.States() {
 		if s.Ended() {
@@ -61,14 +61,14 @@ func newTotals() *Totals {
 	return t
 }
 
-func (t *Totals) clone() Totals {
+func (t *Totals) Clone() Totals {
 	c := *t
 	c.Offers, c.Ended = maps.Clone(t.Offers), maps.Clone(t.Ended)
 	return c
 }
 
-// inTotals is what a task remembers for Totals.
-type inTotals struct {
-	waited time.Time // since when the task waits for a host; zero: it does not
-	fresh  bool      // it was sent to a host for the first time, and no process of it was reported yet
+// Counting is what a task remembers for Totals.
+type Counting struct {
+	Waited time.Time // since when the task waits for a host; zero: it does not
+	Fresh  bool      // it was sent to a host for the first time, and no process of it was reported yet
 }

@@ -1,4 +1,4 @@
-package scheduler
+package loop
 
 // Followers: other daemons, and this one, that are told the progress of some jobs. A follower keeps only which of its
 // jobs have changed. Their progress is read when it can be passed on.
@@ -9,12 +9,14 @@ import (
 	"sync"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 const (
 	maxFollowers = 1024 // one for each daemon whose jobs depend on jobs of this one
 	// MaxFollowed bounds the jobs that one follower follows: as many as a scheduler ever asks for.
-	MaxFollowed = maxParents
+	MaxFollowed = scheduler.MaxParents
 	// maxAllFollowed bounds the jobs of all followers together: some 100 MB.
 	maxAllFollowed = 1 << 20
 )
@@ -82,7 +84,7 @@ type followers struct {
 
 func (fs *followers) add(f *follower) error {
 	if fs.n >= maxFollowers || fs.jobs+len(f.tasks) > maxAllFollowed {
-		return ErrBusy
+		return step.ErrBusy
 	}
 	if fs.of == nil {
 		fs.of = map[job.ID][]*follower{}

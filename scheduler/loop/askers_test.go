@@ -1,4 +1,4 @@
-package scheduler
+package loop
 
 import (
 	"sync"
@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler"
 )
 
 // Askers take turns, however many calls one of them makes, and each of them finds a slot.
 func TestAskersTakeTurns(t *testing.T) {
 	b := newMailbox()
 	said := ""
-	say := func(text string) mail { return mail{look: func(*Core) { said += text }} }
+	say := func(text string) mail { return mail{look: func(*scheduler.Core) { said += text }} }
 	n := 0
 	for b.call("amy", say("a")) {
 		n++
@@ -49,7 +50,7 @@ func TestLooksOfOneAskerDelayNoOther(t *testing.T) {
 		amy, ben := job.WithAsker(t.Context(), "amy"), job.WithAsker(t.Context(), "ben")
 		var asking sync.WaitGroup
 		for range looks {
-			asking.Go(func() { _ = h.loop.calls.look(amy, func(*Core) { time.Sleep(each) }) })
+			asking.Go(func() { _ = h.loop.calls.look(amy, func(*scheduler.Core) { time.Sleep(each) }) })
 		}
 		time.Sleep(each / 2)
 		began := time.Now()

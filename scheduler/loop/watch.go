@@ -1,4 +1,4 @@
-package scheduler
+package loop
 
 // Watchers: each gets the newest state of the jobs that its filter chooses, even if it reads slowly.
 
@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler"
 )
 
 const (
@@ -64,23 +65,27 @@ func (ws *watchers) remove(w *watcher) {
 }
 
 // publish gives changed jobs to the watchers whose filter chooses them. A job that nobody watches costs next to nothing.
-func (ws *watchers) publish(c *Core, ids []job.ID) {
+func (ws *watchers) publish(v scheduler.View, ids []job.ID) {
 	if len(ws.all) == 0 {
 		return
 	}
 	for _, id := range ids {
-		e, naming := c.entries.byID[id], ws.naming[id]
-		if e == nil || len(naming)+len(ws.others) == 0 {
+		naming := ws.naming[id]
+		if len(naming)+len(ws.others) == 0 {
 			continue
 		}
-		ended := c.views.stateOf(e).Ended()
+		state := v.State(id)
+		if state == "" {
+			continue
+		}
+		ended := state.Ended()
 		var j *job.Job // made for the first watcher that may want it
 		give := func(w *watcher) {
 			if w.filter.Ended && !ended {
 				return
 			}
 			if j == nil {
-				j = new(c.views.brief(e))
+				j = new(v.Brief(id))
 			}
 			if w.watches(j) {
 				w.put(j)

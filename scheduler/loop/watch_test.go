@@ -1,4 +1,4 @@
-package scheduler
+package loop
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler"
 )
 
 // A change of a job costs nothing if nobody watches the job, or only its end, however many clients wait for other jobs.
@@ -30,8 +31,8 @@ func TestUnwatchedChangesCostNothing(t *testing.T) {
 			all = append(all, w)
 		}
 		publish := func(id job.ID) float64 {
-			cost, err := query(ctx, h.loop.calls, func(c *Core) (float64, error) {
-				return testing.AllocsPerRun(100, func() { h.loop.execute.watchers.publish(c, []job.ID{id}) }), nil
+			cost, err := query(ctx, h.loop.calls, func(c *scheduler.Core) (float64, error) {
+				return testing.AllocsPerRun(100, func() { h.loop.execute.watchers.publish(c.View(), []job.ID{id}) }), nil
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -50,7 +51,7 @@ func TestUnwatchedChangesCostNothing(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		left, err := query(t.Context(), h.loop.calls, func(*Core) (int, error) {
+		left, err := query(t.Context(), h.loop.calls, func(*scheduler.Core) (int, error) {
 			ws := &h.loop.execute.watchers
 			return len(ws.all) + len(ws.naming) + len(ws.others), nil
 		})

@@ -1,4 +1,4 @@
-package scheduler
+package loop
 
 // What a Loop needs of the rest of the daemon: the journal, the sessions and the search for hosts.
 
@@ -7,6 +7,7 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // Journal keeps the records of this daemon's jobs.
@@ -60,7 +61,7 @@ type Finder interface {
 // Announcer announces which classes of hosts this scheduler looks for. Hosts of these classes may open a session.
 type Announcer interface {
 	// Announce replaces the last announcement. Empty means that nothing is wanted.
-	Announce(wants []Want)
+	Announce(wants []step.Want)
 }
 
 // Parents follows the jobs that jobs of this scheduler depend on. What their owners report comes through
@@ -75,7 +76,7 @@ type Parents interface {
 // Allotter tells other daemons what is allotted to users whose tasks are limited in the cluster, and asks them the same.
 type Allotter interface {
 	// Allot returns at once. The answers come through TellAllotted, once every daemon has answered or has failed to.
-	Allot(asks []AllotmentAsk)
+	Allot(asks []step.AllotmentAsk)
 }
 
 // Needs are the parts of the daemon that a Loop uses.

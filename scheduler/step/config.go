@@ -1,17 +1,6 @@
-// Package scheduler looks after the jobs that this daemon accepted: it derives their tasks, finds hosts, negotiates,
-// places, watches and recovers.
-//
-// Core is a state machine without goroutine, clock or I/O. Step takes the time and what happened, and returns what is to
-// be done. What must outlive the daemon follows from committed records alone. The rest comes back by asking: who has a
-// session, what is free, which offers are under way, and what a host last said of a task. Loop is the one goroutine
-// around the core.
-//
-// The core keeps only an index entry of a job that ended long ago. The rest of it is in rows on disk.
-//
-// Package fleet holds what is known of the hosts. Package policy chooses the best of the hosts that fit.
-//
-// The safety rules R1 to R8 and R10 are kept here, each at the place that names it.
-package scheduler
+package step
+
+// The configuration of a scheduler, and the errors of its answers.
 
 import (
 	"errors"
@@ -21,6 +10,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/internal/fairshare"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler/backlog"
 	"github.com/musterhq/muster/scheduler/policy"
 )
 
@@ -35,6 +25,8 @@ var (
 	ErrBusy = errors.New("scheduler: busy")
 	// ErrInvalid says that the request is wrong in itself.
 	ErrInvalid = errors.New("scheduler: invalid request")
+	// ErrLimit refuses a job that a limit of this daemon never allows, however little its user has here. Ask for less.
+	ErrLimit = errors.New("a limit does not allow it")
 	// ErrUnsendable says that no session to any host would carry the message: a defect of this daemon. Do not send it
 	// again.
 	ErrUnsendable = errors.New("scheduler: message out of its bounds")
@@ -89,8 +81,8 @@ type Config struct {
 	// GangHold is how long a gang holds places at some hosts while others have none for it. Then it gives them back, and
 	// gathers again after a pause.
 	GangHold time.Duration
-	// Backlog bounds what waits; nil: nothing does.
-	Backlog *Backlog
+	// Limits bounds what waits; nil: nothing does.
+	Backlog *backlog.Limits
 	// Priorities are the highest priorities of jobs that users submit; nil: any.
 	Priorities *contract.Priorities
 	// Limits are the limits of users here: the longest time limit of jobs that they submit, and what their tasks may
@@ -166,31 +158,10 @@ const (
 	MaxMaxWait = 365 * 24 * time.Hour
 )
 
-// The waits and bounds of a scheduler.
+// The bounds of a step and of what is under way.
 const (
-	matchWait    = time.Second      // for profiles, when no known host could run a new job
-	helloWait    = 5 * time.Second  // for the Hello of a host that a search has found; then it counts as silent
-	commitWait   = 30 * time.Second // for a request's record to be committed
-	directWait   = time.Second      // how long a worker may keep an offer that fits as far as we know
-	directLimit  = 5 * time.Second  // then the answer is overdue: two bad round trips; a silent session is found before
-	queueWait    = 30 * time.Second // how long an offer may queue at a full worker
-	renewEvery   = 20 * time.Second // how often a queued offer is renewed: long before queueWait is over
-	spreadEvery  = time.Minute      // how often a waiting task is queued at one more host
-	commitLimit  = contract.ReserveFor - time.Second
-	sessionWait  = 5 * time.Second // for the renewal after a commit without a session
-	reportWait   = 5 * time.Second // for a word on an attempt, before it is asked for again
-	retryWait    = time.Second     // before what could not be proposed or read is tried again
-	reproposeGap = 5 * time.Second // before an Unassign or Result that was not applied is proposed again
-
-	planLimit    = 256   // placements tried in one step; the rest in the next
-	lookLimit    = 8192  // waiting tasks compared with hosts that got room in one step; each costs some 10 ns
-	spreadMost   = 16    // hosts that a task is queued at, when it has waited long
-	maxOutgoing  = 4096  // records proposed and not yet applied
-	maxRequests  = 4096  // requests that wait for an answer
-	maxEarly     = 1024  // requests that came before this daemon led
-	maxWorkers   = 16384 // known hosts, with or without a session
-	maxFinds     = 16    // classes looked for and announced at a time
-	forgetWorker = 24 * time.Hour
+	PlanLimit   = 256  // placements tried in one step; the rest in the next
+	MaxOutgoing = 4096 // records proposed and not yet applied
 )
 
 // ErrNotOwner says that this daemon no longer owns the jobs of the group. What was asked for may have been done or not:

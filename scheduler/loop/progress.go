@@ -1,4 +1,4 @@
-package scheduler
+package loop
 
 // The methods for jobs that depend on others. They tell how far jobs of this scheduler are, and take in how far jobs of
 // others are. Any goroutine may call them.
@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler"
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // Dependencies tells how far the jobs of a scheduler are, and hears how far others are.
@@ -35,25 +37,25 @@ const (
 // that this daemon does not own the jobs (never, not yet or no longer). It tells nothing about them.
 func (l *Dependencies) Follow(ctx context.Context, all []job.Follow, each func(job.Progress) error) error {
 	if len(all) > MaxFollowed {
-		return fmt.Errorf("%w: %d jobs to follow; at most %d", ErrInvalid, len(all), MaxFollowed)
+		return fmt.Errorf("%w: %d jobs to follow; at most %d", step.ErrInvalid, len(all), MaxFollowed)
 	}
 	f := newFollower(all)
-	_, err := query(ctx, l.calls, func(c *Core) (struct{}, error) {
-		if !c.lead {
-			return struct{}{}, ErrNotOwner
+	_, err := query(ctx, l.calls, func(c *scheduler.Core) (struct{}, error) {
+		if !c.View().Leads() {
+			return struct{}{}, step.ErrNotOwner
 		}
 		return struct{}{}, l.followers.add(f)
 	})
 	if err != nil {
 		return err
 	}
-	defer l.calls.box.putAlways(mail{look: func(*Core) { l.followers.remove(f) }})
+	defer l.calls.box.putAlways(mail{look: func(*scheduler.Core) { l.followers.remove(f) }})
 	t := &telling{Dependencies: l, f: f, each: each, told: map[job.ID]uint64{}, seed: maphash.MakeSeed()}
 	for {
 		ids, over := f.take()
 		switch {
 		case over:
-			return ErrNotOwner
+			return step.ErrNotOwner
 		case len(ids) == 0:
 			select {
 			case <-f.bell:
@@ -103,13 +105,13 @@ func (t *telling) batch(ids []job.ID) int {
 
 // tell reports the progress of jobs that have changed.
 func (t *telling) tell(ctx context.Context, ids []job.ID) error {
-	found, err := query(ctx, t.calls, func(c *Core) ([]progress, error) {
-		if !c.lead {
-			return nil, ErrNotOwner
+	found, err := query(ctx, t.calls, func(c *scheduler.Core) ([]scheduler.Progress, error) {
+		if !c.View().Leads() {
+			return nil, step.ErrNotOwner
 		}
-		out := make([]progress, 0, len(ids))
+		out := make([]scheduler.Progress, 0, len(ids))
 		for _, id := range ids {
-			out = append(out, progressOf(c, id, t.f.tasks[id]))
+			out = append(out, c.View().Progress(id, t.f.tasks[id]))
 		}
 		return out, nil
 	})
@@ -117,12 +119,12 @@ func (t *telling) tell(ctx context.Context, ids []job.ID) error {
 		return err
 	}
 	for _, x := range found {
-		if x.archived && t.f.tasks[x.Job] {
+		if x.Archived && t.f.tasks[x.Job] {
 			if x.Tasks, err = t.reader.taskStates(x.Job); err != nil {
 				return err
 			}
 		}
-		t.tasks += x.tasks
+		t.tasks += x.Looked
 		sum := t.hash(&x.Progress)
 		if last, before := t.told[x.Job]; before && last == sum {
 			continue
@@ -169,13 +171,13 @@ func sleep(ctx context.Context, d time.Duration) error {
 
 // ParentSeen takes the progress of a job that Parents.Follow asked for. ErrBusy says that too much waits: try again.
 func (l *Dependencies) ParentSeen(p job.Progress) error {
-	if !l.calls.box.putNews(mail{event: ParentSeen{p}}) {
-		return ErrBusy
+	if !l.calls.box.putNews(mail{event: step.ParentSeen{Progress: p}}) {
+		return step.ErrBusy
 	}
 	return nil
 }
 
 // ParentsSilent takes note that the owner of jobs that Parents.Follow asked for cannot be asked.
 func (l *Dependencies) ParentsSilent(ids []job.ID, detail string) {
-	l.calls.box.putNews(mail{event: ParentsSilent{ids, detail}})
+	l.calls.box.putNews(mail{event: step.ParentsSilent{Jobs: ids, Detail: detail}})
 }
