@@ -30,7 +30,7 @@ func TestHostTimesAreConvertedToTheOwnersClock(t *testing.T) {
 
 // The clock of a host is wrong by an hour. Its task starts after the submission and not after now, and runs for as long
 // as the host says.
-func TestHostWithAWrongClockStartsTasksInOrder(t *testing.T) {
+func TestTimesOfAHostWithAWrongClockAreCorrected(t *testing.T) {
 	for _, off := range []time.Duration{time.Hour, -time.Hour} {
 		x := newBench(t, 1, 8)
 		_, task := x.waits(t, func(*job.Spec) {})

@@ -254,7 +254,7 @@ func TestEventsHaveTheStartTimeOfTheProcess(t *testing.T) {
 	}
 }
 
-func TestRestartReportsEnds(t *testing.T) {
+func TestRestartedDaemonReportsWhatBecameOfItsTasks(t *testing.T) {
 	a := attempt(1, 1)
 	for name, c := range map[string]struct {
 		boot   string

@@ -266,7 +266,7 @@ func TestEnvironmentSaysThatATaskWasPreempted(t *testing.T) {
 
 // No task ends for an offer that would not get its devices, because they are booked for an offer before it. That offer
 // would start before this one has ended, and others would use the devices meanwhile, again and again.
-func TestNothingIsPreemptedForABookedOfferBefore(t *testing.T) {
+func TestNothingIsPreemptedForDevicesThatAreBooked(t *testing.T) {
 	for _, c := range []struct {
 		limit time.Duration // of the second offer
 		ends  bool

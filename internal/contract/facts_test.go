@@ -21,7 +21,7 @@ func linked(n int, kind gpu.LinkKind, pairs ...[2]int) []gpu.Device {
 	return out
 }
 
-func TestNVLinkIsTheLargestIsland(t *testing.T) {
+func TestNVLinkFactHoldsIfAllGPUsAreJoined(t *testing.T) {
 	bridged := linked(4, gpu.LinkNVLink, [2]int{0, 1}, [2]int{2, 3})
 	for _, c := range []struct {
 		name    string

@@ -260,8 +260,8 @@ func TestSimulationEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestEachRouteOfJobs checks that all jobs of a user go to one scheduler, or jobs go to all of them in turn.
-func TestEachRouteOfJobs(t *testing.T) {
+// TestRouteDecidesTheSchedulersOfAUser checks that all jobs of a user go to one scheduler, or jobs go to all of them in turn.
+func TestRouteDecidesTheSchedulersOfAUser(t *testing.T) {
 	for route, want := range map[Route]int{ByTurns: 4, ByUser: 1} {
 		jobs := make([]load.Job, 40)
 		for i := range jobs {

@@ -75,7 +75,7 @@ func TestModelsMeetLikeInTheScheduler(t *testing.T) {
 	}
 }
 
-func TestRacksAreSpreadOverLeaves(t *testing.T) {
+func TestMachinesAreLaidOutOnLeaves(t *testing.T) {
 	machines, err := ParseMachines("10x8xH100,64cpu,512GiB")
 	if err != nil {
 		t.Fatal(err)

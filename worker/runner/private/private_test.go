@@ -107,7 +107,7 @@ func outside(t *testing.T) string {
 	return dir
 }
 
-func TestDataDirectoryBelowAPrivateOneIsRefused(t *testing.T) {
+func TestDataDirectoryInTmpIsRefused(t *testing.T) {
 	if _, err := New(outside(t)); err != nil {
 		t.Errorf("below /var/tmp: %v", err)
 	}
