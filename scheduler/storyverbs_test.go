@@ -203,7 +203,7 @@ func verbWorker(s *story, a []string, o stories.Options) {
 	s.from(a[0], contract.Hello{Profile: p, Free: free})
 }
 
-// userLimits are what a host tells of its users: gpus:4,ada/gpus:8.
+// userLimits parses the limits that a host reports for its users: gpus:4,ada/gpus:8.
 func userLimits(s *story, text string) *contract.UserLimits {
 	if text == "" {
 		return nil

@@ -11,7 +11,7 @@ package sim
 //	P1  Nothing starves: a job that is first in line at an idle host starts soon.
 //	P2  Nobody is asked in a hot loop: offers of a task to a host are bounded.
 //	P3  No list grows without end: drained cores hold as much as before.
-//	P4  No healthy task ends for want of a session.
+//	P4  No healthy task ends for lack of a session.
 //	P5  Nothing runs twice at once, and no device has two holders.
 //	P6  Work for an event stays flat: steps and effects of a job are counted.
 //	P7  Every accepted job ends once all is healthy, or is held with a reason.

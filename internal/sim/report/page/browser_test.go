@@ -83,7 +83,7 @@ func (b browser) open(t *testing.T, text string, flags ...string) opened {
 	return o
 }
 
-// pixels counts the pixels of a colour.
+// pixels counts the pixels of a color.
 func pixels(m image.Image, want color.RGBA) int {
 	n := 0
 	r := m.Bounds()
@@ -97,7 +97,7 @@ func pixels(m image.Image, want color.RGBA) int {
 	return n
 }
 
-// inStyle reads a colour of the page's style sheet: the light or the dark one.
+// inStyle reads a color of the page's style sheet: the light or the dark one.
 func inStyle(t *testing.T, text, name string, dark bool) color.RGBA {
 	t.Helper()
 	all := regexp.MustCompile(`--`+name+`: (#[0-9a-f]{6});`).FindAllStringSubmatch(text, -1)

@@ -48,7 +48,7 @@ func TestPageLoadsNothing(t *testing.T) {
 	}
 }
 
-// Each picture exists, is well-formed, and draws only in colours of the style sheet.
+// Each picture exists, is well-formed, and draws only in colors of the style sheet.
 func TestPicturesAreWellFormed(t *testing.T) {
 	text := full(t)
 	style := text[strings.Index(text, "<style>"):strings.Index(text, "</style>")]
