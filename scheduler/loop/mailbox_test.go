@@ -4,12 +4,13 @@ package loop
 
 import (
 	"fmt"
-	"github.com/musterhq/muster/gpu"
 	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/musterhq/muster/gpu"
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
