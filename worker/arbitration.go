@@ -8,13 +8,14 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/leaseclock"
+	"github.com/musterhq/muster/worker/resources"
 )
 
 // arbitration is one pass over the queued offers in their order. An offer that fits gets a reservation, which outlasts
 // the pass. For an offer that does not fit, resources are kept; see backfill. So a later offer gets only what delays no
 // earlier one, and cannot starve it.
 type arbitration struct {
-	account  *account
+	account  *resources.Account
 	queue    *queue
 	backfill *backfill
 	room     makeRoom
@@ -41,7 +42,7 @@ type askedRoom struct {
 	gang bool
 }
 
-func newArbitration(a *account, q *queue, b *backfill, room makeRoom) *arbitration {
+func newArbitration(a *resources.Account, q *queue, b *backfill, room makeRoom) *arbitration {
 	return &arbitration{account: a, queue: q, backfill: b, level: -1, room: room, vain: map[askedRoom]struct{}{}}
 }
 
@@ -88,8 +89,8 @@ func (r *arbitration) decide(now leaseclock.Moment, o *offer, here bool) decisio
 	if here && (fit || !waited) {
 		return decision{verdict: verdictDecline, why: job.Reason{Word: job.ReasonResources, Detail: "this attempt is here already"}}
 	}
-	if fit && r.account.hold(m, devices) {
-		r.filled = r.filled || r.account.quotas.bounded(m.User)
+	if fit && r.account.Hold(m, devices) {
+		r.filled = r.filled || r.account.Quotas.Bounded(m.User)
 		r.backfill.took(o)
 		return decision{verdict: verdictReserve, devices: devices}
 	}
@@ -138,7 +139,7 @@ func (r *arbitration) keep(o *offer) {
 	switch {
 	case !wants && o.turn == 0:
 		r.backfill.wait(o)
-	case !r.account.capacity.gpus.Sound(o.msg.Need): // even a host without tasks would have too few usable devices
+	case !r.account.Capacity.Pool().Sound(o.msg.Need): // even a host without tasks would have too few usable devices
 		r.queue.loseTurn(o)
 	case wants:
 		if kept := r.backfill.block(o); kept && r.level != o.msg.Precedence() && !o.firm {
@@ -152,10 +153,10 @@ func (r *arbitration) keep(o *offer) {
 
 // allowed returns the devices for an offer if it fits now, or which quota of its user it would exceed.
 func (r *arbitration) allowed(o *offer) (devices []string, fit bool, over string) {
-	if over = r.account.quotas.over(o.msg.User, r.account.capacity.whole(o.msg.Need)); over != "" {
+	if over = r.account.Quotas.Over(o.msg.User, r.account.Capacity.Whole(o.msg.Need)); over != "" {
 		return nil, false, over
 	}
-	if over = r.account.quotas.refusals.behind(o.msg.User, o.msg.Priority); over != "" {
+	if over = r.account.Quotas.Refusals.Behind(o.msg.User, o.msg.Priority); over != "" {
 		return nil, false, over
 	}
 	devices, fit = r.backfill.fits(o)
@@ -176,7 +177,7 @@ func (r *arbitration) revoke(o *offer) (devices []string, done bool) {
 	enough := false
 	r.backfill.aside(which, func() {
 		if done, enough = r.room.revoke(o); done {
-			devices, _ = r.account.capacity.choose(o.msg.Need, o.msg.Device)
+			devices, _ = r.account.Capacity.Choose(o.msg.Need, o.msg.Device)
 		}
 	})
 	if !enough {
@@ -191,8 +192,8 @@ func (r *arbitration) revoke(o *offer) (devices []string, done bool) {
 
 // missing returns why a need does not fit, for people.
 func (r *arbitration) missing(need job.Resources) string {
-	if a := r.backfill.exclusive(); a != (job.Attempt{}) && r.account.capacity.short(need) == "" {
+	if a := r.backfill.exclusive(); a != (job.Attempt{}) && r.account.Capacity.Short(need) == "" {
 		return fmt.Sprintf("this host is kept for task %s, which wants it for itself", a)
 	}
-	return r.account.missing(need)
+	return r.account.Missing(need)
 }

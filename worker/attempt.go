@@ -35,7 +35,7 @@ type attempt struct {
 	detail   string              // what it waits for before it starts, for people
 	stay
 
-	preemptible bool // account.yield counts it
+	preemptible bool // account.Yield counts it
 	yielding
 	victimOf *offer          // the offer that it was preempted for, or to which its room is promised
 	waits    map[string]bool // devices whose memory is not free again
@@ -178,7 +178,7 @@ type forecast struct {
 
 // rank orders offers by priority, then by the age of the job, then by name. The order is nearly the same on all hosts:
 // the age leaves out the time for which the offer travelled, which differs from host to host. For gangs the order is
-// exactly the same; see gangs.add.
+// exactly the same; see gangs.Add.
 func rank(a, b *offer) int {
 	if n := cmp.Or(cmp.Compare(b.msg.Precedence(), a.msg.Precedence()), cmp.Compare(a.submitted, b.submitted)); n != 0 {
 		return n

@@ -13,7 +13,10 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/driver"
+	"github.com/musterhq/muster/worker/environment"
+	"github.com/musterhq/muster/worker/health"
 	"github.com/musterhq/muster/worker/leaseclock"
+	"github.com/musterhq/muster/worker/resources"
 	"github.com/musterhq/muster/worker/turn"
 )
 
@@ -21,8 +24,8 @@ import (
 type attempts struct {
 	cfg      *Config
 	turn     *turn.Turn
-	account  *account
-	health   *health
+	account  *resources.Account
+	health   *health.Health
 	ledger   *ledger
 	sessions *sessions
 	reports  *reports
@@ -38,7 +41,7 @@ type attempts struct {
 // reserve creates the attempt of an offer, with the devices that are held for it.
 func (s *attempts) reserve(o *offer, devices []string) *attempt {
 	m := &o.msg
-	need := s.account.capacity.allot(m.Need, devices)
+	need := s.account.Capacity.Allot(m.Need, devices)
 	a := &attempt{group: o.group, offer: o, rec: contract.Record{
 		Attempt: m.Attempt, Group: m.Group, Epoch: m.Epoch, Owner: o.key.peer, Phase: contract.PhaseReserved,
 		Offer: m.ID, User: m.User, Project: m.Project, Need: need, Devices: devices, Milli: gpu.Milli(need), Boot: s.cfg.Boot,
@@ -74,7 +77,7 @@ func (s *attempts) tombstone(g *group, id job.Attempt, why string) {
 // refuse turns an attempt that has not started into a tombstone.
 func (s *attempts) refuse(a *attempt, why string) {
 	if a.phase != refused {
-		s.account.release(&a.rec)
+		s.account.Release(&a.rec)
 		s.ports.release(a)
 		s.queue.forget(a.offer)
 		a.move(s.turn, refused)
@@ -98,8 +101,8 @@ func (s *attempts) launch(now leaseclock.Moment, a *attempt) {
 	spec := a.rec.File.Spec()
 	spec.Resources = a.rec.Need
 	s.turn.Start(driver.Task{
-		Attempt: a.rec.Attempt, Spec: spec, Number: number(&a.rec), Index: indexOf(&a.rec), User: a.rec.User, Devices: a.rec.Devices,
-		Env: Environment(*s.cfg, a.rec), Hostfile: hostfile(s.cfg, &a.rec),
+		Attempt: a.rec.Attempt, Spec: spec, Number: environment.Number(&a.rec), Index: environment.Index(&a.rec), User: a.rec.User, Devices: a.rec.Devices,
+		Env: environment.Of(s.cfg.Inherit, s.cfg.IP, a.rec), Hostfile: environment.Hostfile(s.cfg.IP, &a.rec),
 		Deadline: a.deadline, Hold: a.rec.Hold,
 		TimeLimit: spec.TimeLimit.D(), Grace: spec.GraceOr(), Warning: spec.Warning(),
 	})
@@ -135,7 +138,7 @@ func (s *attempts) setPreemptible(a *attempt, spec job.Spec) {
 		return
 	}
 	if a.preemptible {
-		s.account.yield(a.priority, a.level, &a.rec, -1)
+		s.account.Yield(a.priority, a.level, &a.rec, -1)
 		s.turn.Timers.Stop(a.relevel)
 		a.preemptible, a.yielding = false, yielding{}
 		return
@@ -145,7 +148,7 @@ func (s *attempts) setPreemptible(a *attempt, spec job.Spec) {
 		m := &a.offer.msg
 		a.priority, a.work, a.offered, a.width = m.Priority, m.Work, m.Level, contract.Width(m.Need, m.Gang) // the offer's priority may differ from the job's
 	}
-	s.account.yield(a.priority, a.level, &a.rec, 1)
+	s.account.Yield(a.priority, a.level, &a.rec, 1)
 }
 
 // age sets the level of the attempt by how long it has run, and sets a timer for the next change of the level. It does
@@ -157,9 +160,9 @@ func (s *attempts) age(now leaseclock.Moment, a *attempt) {
 	s.turn.Timers.Stop(a.relevel)
 	level, keeps := a.work.Present(a.offered, a.width, now.Boot.Sub(a.began))
 	if level != a.level {
-		s.account.yield(a.priority, a.level, &a.rec, -1)
+		s.account.Yield(a.priority, a.level, &a.rec, -1)
 		a.level = level
-		s.account.yield(a.priority, a.level, &a.rec, 1)
+		s.account.Yield(a.priority, a.level, &a.rec, 1)
 		s.turn.Arbitrate()
 	}
 	if keeps > 0 {
@@ -217,7 +220,7 @@ func (s *attempts) reported(now leaseclock.Moment, e driver.Event) {
 		if a.rec.Exit == nil {
 			e.Exit.Started = false
 			exit := exitOf(now, a, e.Exit)
-			s.health.attribute(now, &a.rec, a.began, exit)
+			s.health.Attribute(now, &a.rec, a.began, exit)
 			s.finish(now, a, exit)
 		}
 	case driver.Lost:
@@ -225,14 +228,14 @@ func (s *attempts) reported(now leaseclock.Moment, e driver.Event) {
 	}
 }
 
-// steady tells the breakers that the process of the attempt has begun, and again once it has run for fastFailure.
+// steady tells the breakers that the process of the attempt has begun, and again once it has run for FastFailure.
 func (s *attempts) steady(now leaseclock.Moment, a *attempt) {
-	if !s.health.started(now, a.rec.Devices) {
+	if !s.health.Started(now, a.rec.Devices) {
 		return
 	}
-	s.turn.Timers.Set(now.Boot.Add(fastFailure), func(leaseclock.Moment) {
+	s.turn.Timers.Set(now.Boot.Add(health.FastFailure), func(leaseclock.Moment) {
 		if a.runs() {
-			s.health.held(a.began, a.rec.Devices)
+			s.health.Held(a.began, a.rec.Devices)
 		}
 	})
 }
@@ -287,7 +290,7 @@ func (s *attempts) complete(now leaseclock.Moment, a *attempt, exit job.Exit) {
 	if a.began != 0 && exit.Started {
 		s.pace.ended(now.Boot.Sub(a.began))
 	}
-	s.health.attribute(now, &a.rec, a.began, exit)
+	s.health.Attribute(now, &a.rec, a.began, exit)
 	a.rec.Exit = &exit
 	a.rec.EventN++
 	a.move(s.turn, completing)
@@ -297,7 +300,7 @@ func (s *attempts) complete(now leaseclock.Moment, a *attempt, exit job.Exit) {
 
 // await finishes a completing attempt as soon as the memory of its devices is free again.
 func (s *attempts) await(now leaseclock.Moment, a *attempt) {
-	waits := s.health.devices.toWaitFor(a.rec.Devices)
+	waits := s.health.ToWaitFor(a.rec.Devices)
 	if len(waits) == 0 || !a.rec.Exit.Started {
 		s.finish(now, a, *a.rec.Exit)
 		return
@@ -311,7 +314,7 @@ func (s *attempts) await(now leaseclock.Moment, a *attempt) {
 			return
 		}
 		for uuid := range a.waits {
-			s.health.devices.notBack(uuid, a.rec.Attempt)
+			s.health.NotBack(uuid, a.rec.Attempt)
 		}
 		s.finish(now, a, *a.rec.Exit)
 	})
@@ -360,7 +363,7 @@ func (s *attempts) finish(now leaseclock.Moment, a *attempt, exit job.Exit) {
 	a.rec.File, a.rec.Gang = nil, nil // they are not needed any more
 	delete(a.group.running, a.rec.Attempt)
 	s.setPreemptible(a, job.Spec{})
-	s.account.release(&a.rec)
+	s.account.Release(&a.rec)
 	s.ports.release(a)
 	s.ledger.put(a)
 	s.turn.Log(slog.LevelDebug, "attempt ended", slog.String("attempt", a.rec.Attempt.String()), slog.String("state", string(a.rec.Exit.State)),
@@ -425,7 +428,7 @@ func (s *attempts) restore(g *group, rec contract.Record) {
 	if !a.ended() {
 		g.running[rec.Attempt] = a
 		s.ports.restore(a)
-		if err := s.account.adopt(rec); err != nil {
+		if err := s.account.Adopt(rec); err != nil {
 			s.turn.Log(slog.LevelError, "devices of a running attempt cannot be held",
 				slog.String("attempt", rec.Attempt.String()), slog.Any("error", err))
 		}

@@ -7,13 +7,15 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/health"
+	"github.com/musterhq/muster/worker/resources"
 )
 
 // availability knows everything that can keep the whole host from accepting tasks.
 type availability struct {
 	cfg      *Config
-	account  *account
-	health   *health
+	account  *resources.Account
+	health   *health.Health
 	ledger   *ledger
 	attempts *attempts
 	drain    *drainState
@@ -28,8 +30,8 @@ func (g *availability) closed() job.Reason {
 		return job.Reason{Word: job.ReasonNoMatch, Detail: "this host runs no tasks"}
 	case g.drain.now.On:
 		return job.Reason{Word: job.ReasonNodesDraining, Detail: g.drain.now.String()}
-	case g.health.host.why != "":
-		return job.Reason{Word: job.ReasonNodesDraining, Detail: g.health.host.why}
+	case g.health.Paused() != "":
+		return job.Reason{Word: job.ReasonNodesDraining, Detail: g.health.Paused()}
 	case g.noRoom != "":
 		return job.Reason{Word: job.ReasonNodesDraining, Detail: contract.Clip(g.noRoom)}
 	case g.ledger.failed != nil:
@@ -72,7 +74,7 @@ func causeOf(err error) string {
 // message returns the next Availability: what is free, and why the host drains, if it does.
 func (g *availability) message() contract.Availability {
 	g.reports.seq++
-	why, free := g.closed(), g.account.free()
+	why, free := g.closed(), g.account.Free()
 	return contract.Availability{
 		Seq: g.reports.seq, Free: free, Draining: why.Word == job.ReasonNodesDraining, Detail: why.Detail, Kept: g.reports.keeping.message(&free),
 	}
@@ -80,9 +82,7 @@ func (g *availability) message() contract.Availability {
 
 // tellUsage tells schedulers what users and projects have used here.
 func (g *availability) tellUsage(to []job.Peer) {
-	m := g.account.meter
-	m.due = false
-	report := m.report()
+	report := g.account.Meter.Report()
 	if report == nil || len(to) == 0 {
 		return
 	}
@@ -101,7 +101,7 @@ func (g *availability) sendHello(to job.Peer) {
 		most, _ := g.cfg.Priorities.OfMember(to)
 		p.Limits = p.Limits.ToMember(most)
 	}
-	g.reports.turn.Send(to, contract.Hello{Profile: p, Free: g.account.free()})
+	g.reports.turn.Send(to, contract.Hello{Profile: p, Free: g.account.Free()})
 	if g.closed().Word == job.ReasonNodesDraining || len(g.reports.keeping.all) > 0 {
 		g.reports.turn.Send(to, g.message())
 	}

@@ -112,7 +112,7 @@ func (k *backfill) setTurns(o *offer) {
 
 // wait notes an offer for which nothing is kept from others of its priority.
 func (k *backfill) wait(o *offer) {
-	if len(k.open) < maxKeeps && (!o.msg.Spare || o.makesRoom()) && k.capacity.gpus.Sound(o.msg.Need) {
+	if len(k.open) < maxKeeps && (!o.msg.Spare || o.makesRoom()) && k.capacity.Pool().Sound(o.msg.Need) {
 		k.open = append(k.open, open{o, len(k.all)})
 	}
 }
@@ -162,11 +162,11 @@ func (k *keeps) promise(o *offer) *keep {
 	return x
 }
 
-// setAside returns a keep with as much of the offer's need as is free now.
+// SetAside returns a keep with as much of the offer's need as is free now.
 func (k *keeps) setAside(o *offer, until leaseclock.BootTime) *keep {
 	k.hold(k.everything() &^ k.behind)
-	x := &keep{offer: o, need: k.capacity.whole(o.msg.Need), at: k.now.Boot, end: until}
-	cpus, memory := k.capacity.cpus-k.capacity.usedCPUs, k.capacity.memory-k.capacity.usedMemory
+	x := &keep{offer: o, need: k.capacity.Whole(o.msg.Need), at: k.now.Boot, end: until}
+	cpus, memory := k.capacity.Spare()
 	for i, y := range k.all {
 		if k.behind&(1<<i) == 0 && y.at <= k.now.Boot {
 			cpus -= y.need.CPUs
@@ -178,7 +178,7 @@ func (k *keeps) setAside(o *offer, until leaseclock.BootTime) *keep {
 	if gpu.Count(o.msg.Need) == 0 && !o.msg.Need.Exclusive {
 		return x
 	}
-	free := k.capacity.gpus.Free()
+	free := k.capacity.Pool().Free()
 	if !o.msg.Need.Exclusive {
 		free = slices.DeleteFunc(free, func(f gpu.Free) bool { return !gpu.Fits(k.devices[f.UUID], o.msg.Need) })
 		slices.SortStableFunc(free, func(a, b gpu.Free) int { return cmp.Compare(b.Milli, a.Milli) })
@@ -237,8 +237,9 @@ func (k *backfill) kept() (out []keptFor) {
 	if k.hold(0); len(k.all) == 0 {
 		return nil
 	}
-	free := k.capacity.gpus.Free()
-	cpus, memory := max(0, k.capacity.cpus-k.capacity.usedCPUs), max(0, k.capacity.memory-k.capacity.usedMemory)
+	free := k.capacity.Pool().Free()
+	cpus, memory := k.capacity.Spare()
+	cpus, memory = max(0, cpus), max(0, memory)
 	for _, x := range k.all {
 		f := keptFor{offer: x.offer, below: x.strict, until: x.at, starts: x.booked, milli: gpu.Milli(x.need)}
 		if !x.booked {

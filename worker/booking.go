@@ -17,10 +17,8 @@ import (
 func (k *keeps) book(o *offer) *keep {
 	k.hold(0)
 	k.learnReleases()
-	s := simulation{
-		keeps: k, offer: o, need: k.capacity.whole(o.msg.Need),
-		cpus: k.capacity.cpus - k.capacity.usedCPUs, memory: k.capacity.memory - k.capacity.usedMemory, tasks: k.capacity.tasks,
-	}
+	cpus, memory := k.capacity.Spare()
+	s := simulation{keeps: k, offer: o, need: k.capacity.Whole(o.msg.Need), cpus: cpus, memory: memory, tasks: k.capacity.Tasks()}
 	defer s.undo()
 	for _, t := range s.times() {
 		s.advance(t)
@@ -46,7 +44,7 @@ func (k *keeps) learnReleases() {
 			continue
 		}
 		at := a.freedBy(k.now)
-		if a.rec.Attempt == k.capacity.alone {
+		if a.rec.Attempt == k.capacity.Alone() {
 			k.alone = at
 		}
 		if at != never {
@@ -105,7 +103,7 @@ func (s *simulation) advance(t leaseclock.BootTime) {
 		s.memory += r.need.Memory
 		s.tasks--
 		if len(r.attempt.rec.Devices) > 0 {
-			s.capacity.gpus.Release(r.attempt.rec.Attempt.String())
+			s.capacity.Pool().Release(r.attempt.rec.Attempt.String())
 		}
 	}
 }
@@ -114,7 +112,7 @@ func (s *simulation) advance(t leaseclock.BootTime) {
 func (s *simulation) undo() {
 	for _, r := range s.releases[:s.next] {
 		if rec := &r.attempt.rec; len(rec.Devices) > 0 { // it was held a moment ago
-			_ = s.capacity.gpus.Adopt(rec.Attempt.String(), rec.Devices, gpu.Milli(rec.Need), rec.Need.GPUMemory)
+			_ = s.capacity.Pool().Adopt(rec.Attempt.String(), rec.Devices, gpu.Milli(rec.Need), rec.Need.GPUMemory)
 		}
 	}
 }
@@ -134,7 +132,7 @@ func (s *simulation) spare(t leaseclock.BootTime) (cpus int, memory job.Size) {
 // fits reports whether the offer fits from a time on, for as long as its task may take. It returns the devices, which are
 // those of its last booking if possible.
 func (s *simulation) fits(t leaseclock.BootTime) ([]string, bool) {
-	if s.capacity.alone != (job.Attempt{}) && s.alone > t || s.need.Exclusive && s.tasks > 0 {
+	if s.capacity.Alone() != (job.Attempt{}) && s.alone > t || s.need.Exclusive && s.tasks > 0 {
 		return nil, false
 	}
 	if cpus, memory := s.spare(t); s.need.CPUs > cpus && s.need.CPUs > 0 || s.need.Memory > memory && s.need.Memory > 0 {
@@ -172,7 +170,7 @@ func (s *simulation) meets(t leaseclock.BootTime) (which uint64, ok bool) {
 
 // choose chooses among the devices that are free in the simulation.
 func (s *simulation) choose(need job.Resources) ([]string, bool) {
-	free := s.capacity.gpus.Free()
+	free := s.capacity.Pool().Free()
 	able, again := 0, 0
 	for _, f := range free {
 		if f.Milli < gpu.Milli(need) || need.GPUs > 0 && f.Milli < gpu.Whole {
@@ -191,7 +189,7 @@ func (s *simulation) choose(need job.Resources) ([]string, bool) {
 	}
 	devices, ok := []string(nil), true
 	if gpu.Count(need) > 0 {
-		devices, ok = s.capacity.gpus.Choose(need)
+		devices, ok = s.capacity.Pool().Choose(need)
 	}
 	if ok && need.Exclusive {
 		devices = devices[:0]

@@ -64,9 +64,6 @@ const (
 	// maxOutstanding bounds the unanswered renewals of one group. It is more than are usually requested while a session
 	// lives.
 	maxOutstanding = 16
-	// maxRefusals bounds the recorded pairs of a scheduler and a user whose quota was reached. Each takes some 200 bytes.
-	// A scheduler whose pair was dropped offers again after a while on its own.
-	maxRefusals = 8192
 	// maxSignals bounds the signals that wait until an epoch is on disk.
 	maxSignals = 1024
 

@@ -10,6 +10,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/resources"
 )
 
 // A host with a longest time limit accepts no task that may run longer, or without a limit, whatever its scheduler
@@ -86,7 +87,7 @@ func TestTimeAndClusterLimitsAreParsed(t *testing.T) {
 		"per_user.max_time": "0s", "users.ada.max_time": "24", "per_user.cluster_gpus": "many", "per_user.cluster_memory": "8", "all.cluster_gpus": "1",
 		"per_member.max_time": "1h", "per_user.max_times": "1h", "users.bob.max_time": "400d", "per_user.cluster_tasks": "-1",
 	} {
-		if err := worker.CheckLimit(name, value); err == nil || strings.Contains(err.Error(), "\n") {
+		if err := resources.CheckLimit(name, value); err == nil || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s=%s: %v, want an error in one line", name, value, err)
 		}
 	}

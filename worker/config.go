@@ -10,6 +10,8 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/internal/fairshare"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/health"
+	"github.com/musterhq/muster/worker/resources"
 )
 
 // Config is what a worker knows before the first event.
@@ -21,8 +23,8 @@ type Config struct {
 	// Draining is the drain that was set in an earlier run of the daemon.
 	Draining Drain
 	// Quarantine is what an earlier run of the daemon has saved.
-	Quarantine Quarantine
-	Limits     Limits
+	Quarantine health.Quarantine
+	Limits     resources.Limits
 	Priorities *contract.Priorities // the highest priorities that offers may have; nil: any
 	// SetAside bounds the first turn of setting free resources aside for an offer that cannot be booked. See pace.turn.
 	SetAside time.Duration
@@ -30,7 +32,7 @@ type Config struct {
 	PreemptGrace time.Duration
 	// Shares are the weights of users and projects. The zero value counts no usage.
 	Shares fairshare.Weights
-	Usage  Usage // what an earlier run of the daemon has saved
+	Usage  resources.Usage // what an earlier run of the daemon has saved
 	// Inherit is the part of the daemon's environment that tasks inherit. Only PATH, HOME, USER and LANG are used.
 	Inherit map[string]string
 	// NotForOthers are accounts of this host whose names the jobs of other hosts may not use, each with the reason.

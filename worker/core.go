@@ -11,8 +11,11 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/driver"
+	"github.com/musterhq/muster/worker/health"
 	"github.com/musterhq/muster/worker/leaseclock"
+	"github.com/musterhq/muster/worker/resources"
 	"github.com/musterhq/muster/worker/turn"
+	"github.com/musterhq/muster/worker/useraccounts"
 )
 
 // Core decides which tasks get the resources of this host. A turn consists of two calls:
@@ -32,8 +35,8 @@ import (
 type Core struct {
 	cfg          *Config
 	turn         *turn.Turn
-	account      *account // including the quotas
-	health       *health  // including the devices and the breakers
+	account      *resources.Account // including the quotas
+	health       *health.Health     // including the devices and the breakers
 	ledger       *ledger
 	sessions     *sessions
 	reports      *reports
@@ -58,14 +61,14 @@ func NewCore(cfg Config) (*Core, error) {
 	c := &Core{
 		cfg: &cfg, turn: turn.New(), ledger: &ledger{gone: map[job.Attempt]struct{}{}}, sessions: newSessions(cfg.Profile.Peer),
 	}
-	c.cfg.Profile.Limits = cfg.Limits.told(cfg.Priorities)
+	c.cfg.Profile.Limits = cfg.Limits.Told(cfg.Priorities)
 	var err error
-	if c.account, err = newAccount(c.cfg, c.turn); err != nil {
+	if c.account, err = resources.NewAccount(c.cfg.Profile, cfg.Limits, cfg.Shares, cfg.Usage, c.turn); err != nil {
 		return nil, err
 	}
-	c.health = newHealth(c.cfg, c.turn, c.account)
+	c.health = health.New(cfg.Boot, cfg.Profile.GPUs, cfg.Quarantine, c.turn, c.account)
 	c.reports = &reports{turn: c.turn, ledger: c.ledger, keeping: keeping{turn: c.turn}}
-	c.queue = newQueue(c.turn, c.account.meter)
+	c.queue = newQueue(c.turn, c.account.Meter)
 	c.leases = &leases{
 		cfg: c.cfg, turn: c.turn, ledger: c.ledger, sessions: c.sessions, reports: c.reports,
 		random: rand.New(rand.NewPCG(cfg.Seed, 0x6d7573746572)), claims: newClaims(c.turn, c.ledger, c.sessions),
@@ -89,7 +92,7 @@ func NewCore(cfg Config) (*Core, error) {
 	c.offers = &offers{
 		cfg: c.cfg, turn: c.turn, account: c.account, sessions: c.sessions, reports: c.reports, queue: c.queue, leases: c.leases,
 		attempts: c.attempts, reservations: c.reservations, wounds: c.wounds, preemption: c.preemption, availability: c.availability,
-		residents: newResidents(c.cfg, c.turn),
+		residents: useraccounts.New(cfg.LookUp, c.turn),
 	}
 	c.starts = &starts{
 		cfg: c.cfg, turn: c.turn, ledger: c.ledger, sessions: c.sessions, reports: c.reports, queue: c.queue, leases: c.leases,
@@ -128,8 +131,8 @@ func (c *Core) take(now leaseclock.Moment, ev Event) {
 	case driver.Event:
 		c.attempts.reported(now, e)
 	case Adopted:
-		c.health.load(now)
-		c.account.meter.load(now, c.cfg.Boot, c.attempts.holding(), e.Found)
+		c.health.Load(now)
+		c.account.Meter.Load(now, c.cfg.Boot, c.attempts.holding(), e.Found)
 		c.attempts.adopted(now, e)
 		c.leases.claims.begin(now)
 		c.attempts.begin(now)
@@ -143,12 +146,11 @@ func (c *Core) take(now leaseclock.Moment, ev Event) {
 	case StopFailed:
 		c.attempts.stopFailed(now, e.Attempt)
 	case DeviceStatus:
-		c.health.devices.tasks = e.Tasks
-		c.attempts.returned(now, c.health.devices.status(now, e.Devices))
+		c.attempts.returned(now, c.health.Status(now, e.Devices, e.Tasks))
 	case DeviceFault:
-		c.health.devices.reported(now, e.Fault)
+		c.health.Reported(now, e.Fault)
 	case DeviceRestored:
-		c.health.devices.reset(e.UUID)
+		c.health.ResetDevice(e.UUID)
 	case ProfileChanged:
 		c.profileChanged(now, e.Profile)
 	case Drain:
@@ -173,7 +175,7 @@ func (c *Core) message(now leaseclock.Moment, from job.Peer, msg contract.ToWork
 	case contract.Offer:
 		c.offers.offer(now, from, m)
 	case contract.Release:
-		c.offers.residents.drop(from, m.Offer)
+		c.offers.residents.Drop(from, m.Offer)
 		c.reservations.release(from, m)
 	case contract.Start:
 		c.starts.start(now, from, m)
@@ -217,17 +219,17 @@ func (c *Core) Saved(now leaseclock.Moment, err error) Effects {
 	}
 	c.leases.send()
 	c.reports.sendDeclines(c.account)
-	if refusals := &c.account.quotas.refusals; c.reports.due(now, refusals) {
+	if refusals := &c.account.Quotas.Refusals; c.reports.due(now, refusals) {
 		c.reports.announce(now, c.sessions.peers, c.availability.message(), refusals)
 	}
-	if c.account.meter.due {
+	if c.account.Meter.IsDue() {
 		c.availability.tellUsage(c.sessions.peers)
 	}
 	c.drain.settle()
 	out := Effects{Effects: c.turn.End()}
 	out.Want, out.Unwant = c.sessions.take()
-	out.Keep = c.health.takeUnsaved(now)
-	out.KeepUsage = c.account.meter.record(now, c.cfg.Boot)
+	out.Keep = c.health.TakeUnsaved(now)
+	out.KeepUsage = c.account.Meter.Record(now, c.cfg.Boot)
 	return out
 }
 
@@ -293,21 +295,21 @@ func (c *Core) down(p job.Peer) {
 	for _, g := range c.leases.of(p) {
 		g.resynced = false
 	}
-	c.account.quotas.refusals.forget(p)
+	c.account.Quotas.Refusals.Forget(p)
 	c.reports.forecasts.forget(p)
-	c.offers.residents.drop(p, 0)
+	c.offers.residents.Drop(p, 0)
 	c.queue.dropPeer(p)
 	c.reservations.disconnected(p)
 }
 
 func (c *Core) profileChanged(now leaseclock.Moment, p contract.Profile) {
-	if err := c.account.setProfile(p); err != nil {
+	if err := c.account.SetProfile(p); err != nil {
 		c.turn.Log(slog.LevelError, "profile of this host is not usable", slog.Any("error", err))
 		return
 	}
 	p.Limits = c.cfg.Profile.Limits
 	c.cfg.Profile = p
-	c.health.list(now, p.GPUs)
+	c.health.List(now, p.GPUs)
 	c.offers.declineImpossible()
 	c.helloAll()
 }
@@ -321,15 +323,15 @@ func (c *Core) helloAll() {
 
 // sharesChanged replaces the weights of the shares, by which the queue is sorted.
 func (c *Core) sharesChanged(e SharesChanged) {
-	c.account.meter.setWeights(e.Weights)
+	c.account.Meter.SetWeights(e.Weights)
 	c.queue.unsorted = true
 }
 
 // limitsChanged replaces the limits. If that changes what schedulers were told of them, all schedulers get Hello again:
 // the host may now accept what it has refused for good before.
 func (c *Core) limitsChanged(e LimitsChanged) {
-	c.account.setLimits(e.Limits)
-	told := e.Limits.told(e.Priorities)
+	c.account.SetLimits(e.Limits)
+	told := e.Limits.Told(e.Priorities)
 	if c.cfg.Priorities.Equal(e.Priorities) && c.cfg.Profile.Limits.Equal(told) {
 		return
 	}
@@ -339,10 +341,8 @@ func (c *Core) limitsChanged(e LimitsChanged) {
 }
 
 // Usage returns what users and projects have used of this host.
-func (c *Core) Usage(now leaseclock.Moment) UsageView {
-	v := c.account.meter.view(now)
-	v.Limits, v.Priorities = c.account.quotas.limits, c.cfg.Priorities
-	return v
+func (c *Core) Usage(now leaseclock.Moment) resources.UsageView {
+	return c.account.Usage(now, c.cfg.Priorities)
 }
 
 // Profile returns the profile of this host.

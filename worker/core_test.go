@@ -15,6 +15,7 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/driver"
+	"github.com/musterhq/muster/worker/health"
 	"github.com/musterhq/muster/worker/leaseclock"
 	"github.com/musterhq/muster/worker/turn"
 )
@@ -217,13 +218,13 @@ func (h *host) turn(events ...worker.Event) worker.Effects {
 }
 
 // keep saves the quarantine for the next boot.
-func (h *host) keep(now worker.Quarantine) {
+func (h *host) keep(now health.Quarantine) {
 	h.t.Helper()
 	text, err := json.Marshal(now)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.cfg.Quarantine = worker.Quarantine{}
+	h.cfg.Quarantine = health.Quarantine{}
 	if err := json.Unmarshal(text, &h.cfg.Quarantine); err != nil {
 		h.t.Fatal(err)
 	}

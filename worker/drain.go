@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/worker/health"
 	"github.com/musterhq/muster/worker/leaseclock"
 	"github.com/musterhq/muster/worker/turn"
 )
@@ -16,7 +17,7 @@ import (
 // drainState is the drain of this host.
 type drainState struct {
 	turn     *turn.Turn
-	health   *health
+	health   *health.Health
 	attempts *attempts
 	now      Drain
 	deadline *turn.Timer
@@ -31,13 +32,13 @@ func (d *drainState) set(now leaseclock.Moment, to Drain) {
 	d.turn.Reopen()
 	d.arm(now)
 	if !to.On {
-		d.health.reset()
+		d.health.Reset()
 	}
 }
 
 // settle reports a change of drained.
 func (d *drainState) settle() {
-	if drained := d.now.On && len(d.attempts.account.holders) == 0; drained != d.drained {
+	if drained := d.now.On && d.attempts.account.Idle(); drained != d.drained {
 		d.drained = drained
 		d.turn.Drained(drained)
 	}

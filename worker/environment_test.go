@@ -9,7 +9,7 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/environment"
 )
 
 func TestEnvironmentOfATask(t *testing.T) {
@@ -56,7 +56,7 @@ func TestMembersOfAGangFindTheSameAddresses(t *testing.T) {
 				rec.Gang.Members[i].Address = ips[i]
 			}
 		}
-		env := worker.Environment(config(4), rec)
+		env := environment.Of(nil, config(4).IP, rec)
 		for _, want := range []string{
 			"MUSTER_NODE_RANK=1", "MUSTER_NUM_NODES=3", "MUSTER_NODE_IPS=" + strings.Join(ips, "\n"), "MUSTER_GPUS_PER_NODE=4",
 			"MASTER_ADDR=" + ips[0], "MASTER_PORT=20007", "NNODES=3", "NODE_RANK=1",
@@ -68,7 +68,7 @@ func TestMembersOfAGangFindTheSameAddresses(t *testing.T) {
 			}
 		}
 		rec.File = edited(rec.File, func(s *job.Spec) { s.TasksPerNode = 2 })
-		if env := worker.Environment(config(4), rec); !slices.Contains(env, "PET_NPROC_PER_NODE=2") {
+		if env := environment.Of(nil, config(4).IP, rec); !slices.Contains(env, "PET_NPROC_PER_NODE=2") {
 			t.Errorf("with two tasks a node PET_NPROC_PER_NODE=2 is missing in\n%s", strings.Join(env, "\n"))
 		}
 	}
@@ -104,7 +104,7 @@ func TestScriptsWithSBATCHLinesFindTheVariablesOfSlurm(t *testing.T) {
 	slurm := func(env []string) []string {
 		return slices.DeleteFunc(env, func(v string) bool { return !strings.HasPrefix(v, "SLURM") })
 	}
-	if got := slurm(worker.Environment(config(4), rec)); !slices.Equal(got, want) {
+	if got := slurm(environment.Of(nil, config(4).IP, rec)); !slices.Equal(got, want) {
 		t.Errorf("environment\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	for _, v := range want {
@@ -115,7 +115,7 @@ func TestScriptsWithSBATCHLinesFindTheVariablesOfSlurm(t *testing.T) {
 	for array, count := range map[string]bool{"7": true, "0-9:3": true, strings.Repeat("1,", 200) + "1": false} { // a long one is not sent to each node
 		x.Array = array
 		rec.File = file(x)
-		if got := slices.ContainsFunc(worker.Environment(config(4), rec), func(v string) bool { return strings.HasPrefix(v, "SLURM_ARRAY_TASK_COUNT=") }); got != count {
+		if got := slices.ContainsFunc(environment.Of(nil, config(4).IP, rec), func(v string) bool { return strings.HasPrefix(v, "SLURM_ARRAY_TASK_COUNT=") }); got != count {
 			t.Errorf("array %.20s: its size is told: %t, want %v", array, got, count)
 		}
 	}
@@ -124,7 +124,7 @@ func TestScriptsWithSBATCHLinesFindTheVariablesOfSlurm(t *testing.T) {
 	if s := rec.File.Spec(); s.Array != "" {
 		t.Errorf("the file of tasks without these variables has the array %q, want none", s.Array)
 	}
-	if got := slurm(worker.Environment(config(4), rec)); len(got) > 0 {
+	if got := slurm(environment.Of(nil, config(4).IP, rec)); len(got) > 0 {
 		t.Errorf("a job that does not ask for them has %q, want none", got)
 	}
 	alone := job.SlurmEnv(job.Spec{Exclusive: true}, map[string]string{"MUSTER_ATTEMPT": "1", "MUSTER_JOB_ID": id})

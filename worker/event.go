@@ -10,7 +10,10 @@ import (
 	"github.com/musterhq/muster/internal/fairshare"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/driver"
+	"github.com/musterhq/muster/worker/health"
+	"github.com/musterhq/muster/worker/resources"
 	"github.com/musterhq/muster/worker/turn"
+	"github.com/musterhq/muster/worker/useraccounts"
 )
 
 // Event is one thing that happened: any of the types below, or a driver.Event.
@@ -70,7 +73,7 @@ type (
 	// LookedUp answers a lookup: whether a user has an account on this host.
 	LookedUp struct {
 		User string
-		Is   Presence
+		Is   useraccounts.Presence
 	}
 
 	// ProfileChanged replaces the profile of this host.
@@ -80,7 +83,7 @@ type (
 	RoomChanged struct{ Why string }
 	// LimitsChanged replaces the limits of users.
 	LimitsChanged struct {
-		Limits     Limits
+		Limits     resources.Limits
 		Priorities *contract.Priorities
 	}
 
@@ -97,16 +100,6 @@ type (
 		Reason   string
 		Deadline time.Time // by this host's wall clock; zero: none
 	}
-)
-
-// Presence says whether a user has an account on this host.
-type Presence int
-
-// The answers of a lookup.
-const (
-	Unknown Presence = iota // it failed, or there was none yet
-	Present
-	Absent
 )
 
 func (Up) WorkerEvent()             {}
@@ -144,9 +137,9 @@ func (w Writes) Empty() bool { return len(w.Put)+len(w.Gone)+len(w.Claims) == 0 
 type Effects struct {
 	turn.Effects
 	// Keep is the quarantine to save; nil: it has not changed.
-	Keep *Quarantine
+	Keep *health.Quarantine
 	// KeepUsage is the usage to save; nil: not now.
-	KeepUsage *Usage
+	KeepUsage *resources.Usage
 	// Want are owners of attempts with which a session is needed from now on; Unwant are those with which none is needed
 	// any more.
 	Want   []job.Peer

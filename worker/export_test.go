@@ -9,6 +9,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/leaseclock"
+	"github.com/musterhq/muster/worker/resources"
 )
 
 // Access to internals for tests.
@@ -17,7 +18,7 @@ import (
 const (
 	MaxQueued   = maxQueued
 	MaxAge      = maxAge
-	MaxRefusals = maxRefusals
+	MaxRefusals = resources.MaxRefusals
 	StartWithin = startWithin
 )
 
@@ -39,12 +40,7 @@ func Booked(c *Core) map[uint64]leaseclock.BootTime {
 
 // Refusals returns how many refusals for quota a core keeps, including those of which it still has to tell a scheduler.
 func Refusals(c *Core) int {
-	r := &c.account.quotas.refusals
-	n := r.list.Len()
-	for _, users := range r.pending {
-		n += len(users)
-	}
-	return n
+	return c.account.Quotas.Refusals.Size()
 }
 
 // Arbitrates passes an event to a core, and reports whether the step will arbitrate because of it. The step itself is
@@ -66,7 +62,7 @@ func Bind(c *Core, g job.Group, owner job.Peer) {
 }
 
 // Residents returns how many users a core remembers as looked up.
-func Residents(c *Core) int { return len(c.offers.residents.of) }
+func Residents(c *Core) int { return c.offers.residents.Size() }
 
 // Sizes returns the lengths of all slices and maps in a core, by the path of their fields. Lengths with the same path
 // are added.

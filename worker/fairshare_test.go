@@ -15,6 +15,7 @@ import (
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/driver"
 	"github.com/musterhq/muster/worker/leaseclock"
+	"github.com/musterhq/muster/worker/resources"
 )
 
 // sharing returns a host with so many GPUs that counts use.
@@ -25,7 +26,7 @@ func sharing(t tb, n int, w fairshare.Weights) *host {
 	h.show = func(_ worker.Writes, e worker.Effects) {
 		if e.KeepUsage != nil { // as the disk does
 			text, err := json.Marshal(e.KeepUsage)
-			h.cfg.Usage = worker.Usage{}
+			h.cfg.Usage = resources.Usage{}
 			if err == nil {
 				err = json.Unmarshal(text, &h.cfg.Usage)
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/driver"
+	"github.com/musterhq/muster/worker/resources"
 )
 
 // member returns an offer to a member of a gang of 3. Gangs are ordered by their numbers.
@@ -261,7 +262,7 @@ func TestStartedMemberIsNotRevoked(t *testing.T) {
 // The quota of a user does not make two gangs of that user wait for each other.
 func TestQuotaDoesNotBlockTwoGangsOfAUser(t *testing.T) {
 	h := newGangHost(t, 4)
-	limits, err := worker.ParseLimits(map[string]string{"per_user.gpus": "1"})
+	limits, err := resources.ParseLimits(map[string]string{"per_user.gpus": "1"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,13 +10,14 @@ import (
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/leaseclock"
+	"github.com/musterhq/muster/worker/resources"
 )
 
 // keeps is what one pass over the queue keeps for offers that do not fit. backfill decides for which offers, and for how
 // long.
 type keeps struct {
 	now      leaseclock.Moment
-	capacity *capacity
+	capacity *resources.Capacity
 	running  map[job.Attempt]*attempt
 	devices  map[string]gpu.Device     // of this host, by UUID
 	all      []*keep                   // by the rank of their offers
@@ -51,7 +52,7 @@ type attemptedFit struct {
 	held uint64
 }
 
-func newKeeps(now leaseclock.Moment, c *capacity, devices []gpu.Device, running map[job.Attempt]*attempt) *keeps {
+func newKeeps(now leaseclock.Moment, c *resources.Capacity, devices []gpu.Device, running map[job.Attempt]*attempt) *keeps {
 	k := &keeps{
 		now: now, capacity: c, running: running, tries: maxSwitches,
 		whole: map[uint64]int{}, misfits: map[attemptedFit]struct{}{}, devices: make(map[string]gpu.Device, len(devices)),
@@ -59,7 +60,7 @@ func newKeeps(now leaseclock.Moment, c *capacity, devices []gpu.Device, running 
 	for _, d := range devices {
 		k.devices[d.UUID] = d
 	}
-	k.noGPUs = len(c.gpus.Free()) == 0
+	k.noGPUs = len(c.Pool().Free()) == 0
 	return k
 }
 
@@ -69,7 +70,7 @@ func (k *keeps) everything() uint64 { return 1<<len(k.all) - 1 }
 // fits reports whether an offer fits now and delays no offer for which something is kept. It returns the devices for it.
 func (k *keeps) fits(o *offer) ([]string, bool) {
 	need := o.msg.Need
-	if !k.capacity.enough(need) {
+	if !k.capacity.Enough(need) {
 		return nil, false
 	}
 	outlasted, ok := k.outlasted(o)
@@ -77,7 +78,7 @@ func (k *keeps) fits(o *offer) ([]string, bool) {
 	case !ok || need.Exclusive && outlasted != 0:
 		return nil, false
 	case gpu.Count(need) == 0 && !need.Exclusive:
-		return k.capacity.choose(need, o.msg.Device)
+		return k.capacity.Choose(need, o.msg.Device)
 	case gpu.Count(need) > 0 && k.noGPUs:
 		return nil, false
 	}
@@ -97,7 +98,7 @@ func (k *keeps) fits(o *offer) ([]string, bool) {
 	if k.countWhole(); need.GPUs > k.whole[outlasted] {
 		return nil, false
 	}
-	devices, ok := k.capacity.choose(need, o.msg.Device)
+	devices, ok := k.capacity.Choose(need, o.msg.Device)
 	if !ok {
 		k.misfits[attemptedFit{need, outlasted}] = struct{}{}
 	}
@@ -110,7 +111,7 @@ func (k *keeps) countWhole() {
 		return
 	}
 	n := 0
-	for _, f := range k.capacity.gpus.Free() {
+	for _, f := range k.capacity.Pool().Free() {
 		if f.Milli == gpu.Whole {
 			n++
 		}
@@ -141,7 +142,7 @@ func (k *keeps) outlastedBy(o *offer, preempts bool) (which uint64, ok bool) {
 
 // took subtracts what an offer got from what the keeps leave spare.
 func (k *keeps) took(o *offer) {
-	until, need := lastsUntil(k.now.Boot, o.msg.Limit), k.capacity.whole(o.msg.Need)
+	until, need := lastsUntil(k.now.Boot, o.msg.Limit), k.capacity.Whole(o.msg.Need)
 	for _, x := range k.all {
 		if x.at < until {
 			x.spareCPUs -= need.CPUs
@@ -173,7 +174,7 @@ func (k *keeps) hold(which uint64) {
 
 func (k *keeps) letGo(x *keep) {
 	for _, key := range x.keys {
-		k.capacity.gpus.Release(key)
+		k.capacity.Pool().Release(key)
 	}
 	x.keys = x.keys[:0]
 }
@@ -182,7 +183,7 @@ func (k *keeps) holdDevices(i int, x *keep) {
 	if len(x.devices) == 0 {
 		return
 	}
-	for _, f := range k.capacity.gpus.Free() {
+	for _, f := range k.capacity.Pool().Free() {
 		n := slices.Index(x.devices, f.UUID)
 		if n < 0 {
 			continue
@@ -192,7 +193,7 @@ func (k *keeps) holdDevices(i int, x *keep) {
 		if !x.need.Exclusive {
 			milli, memory = min(milli, gpu.Milli(x.need)), min(memory, max(1, gpu.Memory(x.need, k.devices[f.UUID].Memory)))
 		}
-		if k.capacity.gpus.Hold(key, []string{f.UUID}, milli, memory) == nil {
+		if k.capacity.Pool().Hold(key, []string{f.UUID}, milli, memory) == nil {
 			x.keys = append(x.keys, key)
 		}
 	}
@@ -251,18 +252,16 @@ func (k *keeps) aside(which uint64, do func()) {
 		k.tries = max(0, k.tries-1)
 	}
 	k.hold(which)
-	c := k.capacity
 	cpus, memory := 0, job.Size(0)
+	freeCPUs, freeMemory := k.capacity.Spare()
 	for i, x := range k.all {
 		if which&(1<<i) == 0 {
 			continue
 		}
-		cpus += min(x.need.CPUs, max(0, c.cpus-c.usedCPUs-cpus))
-		memory += min(x.need.Memory, max(0, c.memory-c.usedMemory-memory))
+		cpus += min(x.need.CPUs, max(0, freeCPUs-cpus))
+		memory += min(x.need.Memory, max(0, freeMemory-memory))
 	}
-	c.usedCPUs, c.usedMemory = c.usedCPUs+cpus, c.usedMemory+memory
-	do()
-	c.usedCPUs, c.usedMemory = c.usedCPUs-cpus, c.usedMemory-memory
+	k.capacity.Aside(cpus, memory, do)
 }
 
 // devicesOf returns the devices of these keeps.

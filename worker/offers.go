@@ -10,14 +10,16 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/leaseclock"
+	"github.com/musterhq/muster/worker/resources"
 	"github.com/musterhq/muster/worker/turn"
+	"github.com/musterhq/muster/worker/useraccounts"
 )
 
 // offers answers the offers of schedulers.
 type offers struct {
 	cfg          *Config
 	turn         *turn.Turn
-	account      *account
+	account      *resources.Account
 	sessions     *sessions
 	reports      *reports
 	queue        *queue
@@ -27,7 +29,7 @@ type offers struct {
 	wounds       *wounds
 	preemption   *preemption
 	availability *availability
-	residents    *residents
+	residents    *useraccounts.Accounts
 	turns        *turn.Timer // fires when a turn of setting aside, or of sharing, ends
 }
 
@@ -67,10 +69,10 @@ func (f *offers) offer(now leaseclock.Moment, from job.Peer, m contract.Offer) {
 		f.reports.decline(from, m, why, true)
 		return
 	}
-	switch is, held := f.residents.hold(now, from, m, f.offer); {
+	switch is, held := f.residents.Hold(now, from, m, f.offer); {
 	case held:
 		return
-	case is == Absent:
+	case is == useraccounts.Absent:
 		f.reports.declineUser(from, m)
 		return
 	}
@@ -89,14 +91,13 @@ func (f *offers) offer(now leaseclock.Moment, from job.Peer, m contract.Offer) {
 
 // never returns why this host can never accept the offer, if it cannot.
 func (f *offers) never(from job.Peer, m *contract.Offer) job.Reason {
-	if why := f.account.capacity.never(m.Need); why != "" {
+	if why := f.account.Capacity.Never(m.Need); why != "" {
 		return job.Reason{Word: job.ReasonNoMatch, Detail: contract.Clip(why)}
 	}
 	if why := f.cfg.refuses(from, m.User); why != "" {
 		return job.Reason{Word: job.ReasonNoMatch, Detail: contract.Clip(why)}
 	}
-	own := f.account.quotas.own
-	if why := cmp.Or(own.Never(m.User, f.account.capacity.whole(m.Need)), own.NeverHolds(m.User, m.Limit), f.above(from, m)); why != "" {
+	if why := cmp.Or(f.account.Quotas.Never(m.User, f.account.Capacity.Whole(m.Need), m.Limit), f.above(from, m)); why != "" {
 		return job.Reason{Word: job.ReasonQuota, Detail: why}
 	}
 	return job.Reason{}
@@ -104,7 +105,7 @@ func (f *offers) never(from job.Peer, m *contract.Offer) job.Reason {
 
 // lookedUp takes in whether a user has an account here, and declines the queued offers of one that has none.
 func (f *offers) lookedUp(now leaseclock.Moment, e LookedUp) {
-	if !f.residents.answer(now, e, f.offer) {
+	if !f.residents.Answer(now, e.User, e.Is, f.offer) {
 		return
 	}
 	for _, o := range slices.Clone(f.queue.ranked) {
@@ -149,7 +150,7 @@ func (f *offers) arbitrate(now leaseclock.Moment) {
 	late, known, kept, next := false, []forecast(nil), []keptFor(nil), never
 	for again := len(f.queue.ranked) > 0; again; {
 		f.queue.order()
-		keeps := newBackfill(newKeeps(now, &f.account.capacity, f.cfg.Profile.GPUs, f.attempts.by), &f.attempts.pace, f.cfg.SetAside)
+		keeps := newBackfill(newKeeps(now, &f.account.Capacity, f.cfg.Profile.GPUs, f.attempts.by), &f.attempts.pace, f.cfg.SetAside)
 		room := makeRoom{preempt: func(o *offer, kept []string) string { return f.preemption.preempt(now, o, kept) }}
 		if len(f.queue.gangs.held) > 0 {
 			room.revoke = func(o *offer) (bool, bool) { return f.wounds.revoke(now, o) }
@@ -224,7 +225,7 @@ func (f *offers) decide(now leaseclock.Moment, r *arbitration, o *offer) verdict
 	case verdictQuota:
 		f.decline(o, d.why, false)
 		if f.sessions.connected(o.key.peer) {
-			f.account.quotas.refusals.add(o.msg.User, o.key.peer, o.msg.Priority)
+			f.account.Quotas.Refusals.Add(o.msg.User, o.key.peer, o.msg.Priority)
 		}
 	case verdictStale:
 		f.queue.remove(o)

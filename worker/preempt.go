@@ -12,11 +12,12 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/leaseclock"
+	"github.com/musterhq/muster/worker/resources"
 )
 
 // preemption chooses the tasks that are ended for an offer, and ends them. For a gang it first promises to end them.
 type preemption struct {
-	account      *account
+	account      *resources.Account
 	queue        *queue
 	attempts     *attempts
 	reservations *reservations
@@ -29,9 +30,9 @@ type preemption struct {
 // empty if what ends already is enough. enough is false if the offer would not fit even with all such tasks ended.
 func (p *preemption) victims(now leaseclock.Moment, o *offer, kept []string) (victims []*attempt, enough bool) {
 	ending := p.ending(now, o)
-	p.account.letGo(ending)
-	defer p.account.takeBack(ending)
-	if _, fits := p.account.capacity.choose(o.msg.Need, o.msg.Device); fits {
+	letGo(p.account, ending)
+	defer takeBack(p.account, ending)
+	if _, fits := p.account.Capacity.Choose(o.msg.Need, o.msg.Device); fits {
 		return nil, true
 	}
 	able := p.able(now, o, kept)
@@ -84,17 +85,17 @@ func overlap(a, b []string) bool {
 
 // helps reports whether the end of the task would free anything that the need lacks.
 func (p *preemption) helps(a *attempt, need job.Resources) bool {
-	c := &p.account.capacity
-	return need.CPUs > c.cpus-c.usedCPUs && a.rec.Need.CPUs > 0 ||
-		need.Memory > c.memory-c.usedMemory && a.rec.Need.Memory > 0 ||
+	cpus, memory := p.account.Capacity.Spare()
+	return need.CPUs > cpus && a.rec.Need.CPUs > 0 ||
+		need.Memory > memory && a.rec.Need.Memory > 0 ||
 		gpu.Count(need) > 0 && len(a.rec.Devices) > 0
 }
 
 // suffice reports whether the offer would fit if these tasks had ended.
 func (p *preemption) suffice(o *offer, as []*attempt) bool {
-	p.account.letGo(as)
-	defer p.account.takeBack(as)
-	_, fits := p.account.capacity.choose(o.msg.Need, o.msg.Device)
+	letGo(p.account, as)
+	defer takeBack(p.account, as)
+	_, fits := p.account.Capacity.Choose(o.msg.Need, o.msg.Device)
 	return fits
 }
 
@@ -141,16 +142,16 @@ func (p *preemption) room(now leaseclock.Moment, o *offer, kept []string) (victi
 	if len(held) == 0 {
 		return nil, false
 	}
-	p.account.letGo(held)
+	letGo(p.account, held)
 	victims, enough = p.victims(now, o, kept)
-	p.account.takeBack(held)
+	takeBack(p.account, held)
 	if !enough {
 		return nil, false
 	}
 	ends := append(p.ending(now, o), victims...)
-	p.account.letGo(ends)
+	letGo(p.account, ends)
 	held = fewest(held, func(some []*attempt) bool { return p.wounds.fits(o, some) })
-	p.account.takeBack(ends)
+	takeBack(p.account, ends)
 	p.wounds.take(o, held)
 	return victims, true
 }
@@ -221,8 +222,8 @@ func (p *preemption) kept(o *offer) bool {
 
 // ends returns the ending tasks that the offer needs in addition to the victims.
 func (p *preemption) ends(now leaseclock.Moment, o *offer, victims []*attempt) []*attempt {
-	p.account.letGo(victims)
-	defer p.account.takeBack(victims)
+	letGo(p.account, victims)
+	defer takeBack(p.account, victims)
 	ending := p.ending(now, o)
 	return fewest(ending[:min(len(ending), maxVictims)], func(some []*attempt) bool { return p.suffice(o, some) })
 }

@@ -9,13 +9,14 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/leaseclock"
+	"github.com/musterhq/muster/worker/resources"
 	"github.com/musterhq/muster/worker/turn"
 )
 
 // queue holds the offers of all schedulers.
 type queue struct {
 	turn     *turn.Turn
-	meter    *meter
+	meter    *resources.Meter
 	offers   map[offerKey]*offer    // offers that are queued, reserved or lapsed
 	ranked   []*offer               // queued offers in the order of precede; removed ones stay until the next sweep
 	waiting  int                    // number of queued offers
@@ -26,7 +27,7 @@ type queue struct {
 	gangs    gangs
 }
 
-func newQueue(t *turn.Turn, m *meter) *queue {
+func newQueue(t *turn.Turn, m *resources.Meter) *queue {
 	return &queue{
 		turn: t, meter: m, offers: map[offerKey]*offer{}, perPeer: map[job.Peer]int{}, lapsed: map[job.Attempt]*offer{}, gangs: newGangs(),
 	}
@@ -38,7 +39,7 @@ func (q *queue) add(now leaseclock.Moment, key offerKey, m contract.Offer, g *gr
 		key: key, msg: m, group: g,
 		submitted: now.Boot.Add(-min(max(m.Age, 0), maxAge)), until: now.Boot.Add(waitOf(m)),
 	}
-	o.standing = q.meter.standing(o.account())
+	o.standing = q.meter.Standing(o.account())
 	if m.Gang > 0 {
 		q.gangs.add(o)
 		q.unsorted = true
@@ -135,7 +136,7 @@ func (q *queue) remove(o *offer) {
 // order sorts the offers by what their accounts have used by now. While all are of one account there is nothing to do.
 func (q *queue) order() {
 	several := slices.ContainsFunc(q.ranked, func(o *offer) bool { return o.account() != q.ranked[0].account() })
-	if several && q.meter.refresh() {
+	if several && q.meter.Refresh() {
 		q.unsorted = true
 	}
 	if !q.unsorted {
@@ -145,7 +146,7 @@ func (q *queue) order() {
 	q.sweep()
 	for _, all := range [][]*offer{q.ranked, q.gangs.ranked} {
 		for _, o := range all {
-			o.standing = q.meter.standing(o.account())
+			o.standing = q.meter.Standing(o.account())
 		}
 	}
 	q.gangs.settle()
@@ -155,7 +156,7 @@ func (q *queue) order() {
 // takeTurn gives an offer its turn: it is the first of its priority and waits while resources are held back for it, or it
 // is of a gang and gets a place.
 func (q *queue) takeTurn(o *offer) {
-	if o.turn == 0 && q.meter.weights.On() {
+	if o.turn == 0 && q.meter.On() {
 		q.turns++
 		o.turn, q.unsorted = q.turns, true
 	}

@@ -11,11 +11,12 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/driver"
+	"github.com/musterhq/muster/worker/resources"
 )
 
-func limits(t *testing.T, settings map[string]string) worker.Limits {
+func limits(t *testing.T, settings map[string]string) resources.Limits {
 	t.Helper()
-	l, err := worker.ParseLimits(settings)
+	l, err := resources.ParseLimits(settings)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +202,7 @@ func TestLimitsAreParsed(t *testing.T) {
 		"gpus": "1", "per_user.gpu": "1", "users.gpus": "1", "users..gpus": "1", "per_user.gpus": "-1", "per_user.tasks": "many",
 		"per_user.memory": "8", "per_user.scratch": "0B", "users.ada.scratch": "0B", "per_user.cpus": "1.5", "all.gpus": "1", "": "",
 	} {
-		if err := worker.CheckLimit(name, value); err == nil {
+		if err := resources.CheckLimit(name, value); err == nil {
 			t.Errorf("%s=%s is accepted", name, value)
 		}
 	}

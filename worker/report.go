@@ -6,6 +6,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/leaseclock"
+	"github.com/musterhq/muster/worker/resources"
 	"github.com/musterhq/muster/worker/turn"
 )
 
@@ -111,17 +112,17 @@ func (r *reports) declineUser(to job.Peer, m contract.Offer) {
 	r.declines = append(r.declines, decline{to: to, msg: contract.Decline{Offer: m.ID, Attempt: m.Attempt, Reason: why, Never: true, NoUser: true}})
 }
 
-func (r *reports) sendDeclines(a *account) {
+func (r *reports) sendDeclines(a *resources.Account) {
 	for _, d := range r.declines {
-		d.msg.Free = a.free()
+		d.msg.Free = a.Free()
 		r.turn.Send(d.to, d.msg)
 	}
 	r.declines = r.declines[:0]
 }
 
 // due reports whether to send an Availability now. If one was sent less than announceEvery ago, it sets a timer instead.
-func (r *reports) due(now leaseclock.Moment, q *refusals) bool {
-	if r.waiting || !r.turn.Announces() && len(q.pending)+len(r.forecasts.pending) == 0 {
+func (r *reports) due(now leaseclock.Moment, q *resources.Refusals) bool {
+	if r.waiting || !r.turn.Announces() && q.Untold()+len(r.forecasts.pending) == 0 {
 		return false
 	}
 	if at := r.sent.Add(announceEvery); r.seq > 0 && now.Boot < at {
@@ -133,18 +134,18 @@ func (r *reports) due(now leaseclock.Moment, q *refusals) bool {
 
 // announce sends an Availability to every scheduler if what is free has changed. The message also tells a refused
 // scheduler which users may hold more, and each scheduler what is expected of its offers.
-func (r *reports) announce(now leaseclock.Moment, to []job.Peer, msg contract.Availability, q *refusals) {
+func (r *reports) announce(now leaseclock.Moment, to []job.Peer, msg contract.Availability, q *resources.Refusals) {
 	all := r.turn.Announces()
 	r.turn.Announced()
 	r.keeping.unsaid = r.keeping.unsaid && !all
 	r.sent = now.Boot
 	for _, p := range to {
-		msg.UnderQuota, msg.Forecasts = q.take(p), r.forecasts.take(now, p)
+		msg.UnderQuota, msg.Forecasts = q.Take(p), r.forecasts.take(now, p)
 		if all || msg.UnderQuota != nil || msg.Forecasts != nil {
 			r.turn.Send(p, msg)
 		}
 	}
-	if len(q.pending) > 0 { // one message was not enough
+	if q.Untold() > 0 { // one message was not enough
 		r.again(now.Boot.Add(announceEvery))
 	}
 }

@@ -10,13 +10,14 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/leaseclock"
+	"github.com/musterhq/muster/worker/resources"
 	"github.com/musterhq/muster/worker/turn"
 )
 
 // reservations handles the attempts that hold resources but are not started.
 type reservations struct {
 	turn     *turn.Turn
-	account  *account
+	account  *resources.Account
 	sessions *sessions
 	reports  *reports
 	queue    *queue
@@ -188,11 +189,11 @@ func (r *reservations) again(from job.Peer, m contract.Start, closed job.Reason)
 	if closed.Word != "" {
 		return nil, "the reservation has lapsed: " + closed.String()
 	}
-	devices, ok := r.account.capacity.choose(o.msg.Need, o.msg.Device)
+	devices, ok := r.account.Capacity.Choose(o.msg.Need, o.msg.Device)
 	if !ok {
-		return nil, "the reservation has lapsed: " + r.account.missing(o.msg.Need)
+		return nil, "the reservation has lapsed: " + r.account.Missing(o.msg.Need)
 	}
-	if !r.account.hold(&o.msg, devices) {
+	if !r.account.Hold(&o.msg, devices) {
 		return nil, "the reservation has lapsed"
 	}
 	return r.reserve(o, devices), ""
@@ -201,7 +202,7 @@ func (r *reservations) again(from job.Peer, m contract.Start, closed job.Reason)
 // undo frees what a reservation holds, and drops its attempt.
 func (r *reservations) undo(a *attempt) {
 	r.queue.gangs.others.heldInVain(r.turn.Now(), a.offer, r.attempts.pace.turn(r.attempts.cfg.SetAside))
-	r.account.release(&a.rec)
+	r.account.Release(&a.rec)
 	r.attempts.ports.release(a)
 	r.turn.Timers.Stop(a.lapse)
 	r.queue.forget(a.offer)

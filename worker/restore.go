@@ -43,7 +43,7 @@ func (c *Core) Restore(records []contract.Record, claims []contract.Claim) {
 	for _, g := range groups {
 		c.sessions.update(g)
 	}
-	c.account.freeChanged()
+	c.account.FreeChanged()
 }
 
 // Attempts returns the records of all attempts that are reserved, run, or are not acknowledged yet.
@@ -73,8 +73,8 @@ type View struct {
 // View returns the present state of the worker.
 func (c *Core) View() View {
 	v := View{
-		Profile: c.cfg.Profile, Free: c.account.free(), Draining: c.drain.now, Closed: c.availability.closed(),
-		Queued: c.queue.waiting, Holders: map[string][]string{}, Quarantined: c.health.quarantined(),
+		Profile: c.cfg.Profile, Free: c.account.Free(), Draining: c.drain.now, Closed: c.availability.closed(),
+		Queued: c.queue.waiting, Holders: map[string][]string{}, Quarantined: c.health.Quarantined(),
 	}
 	for _, a := range inOrder(c.attempts.by) {
 		if a.ended() {

@@ -9,6 +9,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/useraccounts"
 )
 
 // newHostWithAccounts returns a host whose tasks run as their users.
@@ -32,7 +33,9 @@ func (h *host) asks(n uint64, user string) []string {
 	return users
 }
 
-func (h *host) finds(user string, is worker.Presence) { h.round(worker.LookedUp{User: user, Is: is}) }
+func (h *host) finds(user string, is useraccounts.Presence) {
+	h.round(worker.LookedUp{User: user, Is: is})
+}
 
 func (h *host) commits(want int) {
 	h.t.Helper()
@@ -50,7 +53,7 @@ func TestOffersWaitForTheLookupOfTheirUser(t *testing.T) {
 		t.Fatalf("looked up again: %v, want none", who)
 	}
 	h.commits(0)
-	h.finds("ada", worker.Present)
+	h.finds("ada", useraccounts.Present)
 	h.commits(2)
 	if who := h.asks(3, "ada"); len(who) != 0 {
 		t.Fatalf("looked up again: %v, want none", who)
@@ -66,7 +69,7 @@ func TestOffersWaitForTheLookupOfTheirUser(t *testing.T) {
 func TestOffersForUsersWithoutAnAccount(t *testing.T) {
 	h := newHostWithAccounts(t)
 	h.asks(1, "ada")
-	h.finds("ada", worker.Absent)
+	h.finds("ada", useraccounts.Absent)
 	if d := one[contract.Decline](h, amy); !d.NoUser || !d.Never || d.Reason != (job.Reason{Word: job.ReasonNoMatch, Detail: "this node has no user ada"}) {
 		t.Fatalf("decline = %+v, want it for good, because the node has no user ada", d)
 	}
@@ -80,7 +83,7 @@ func TestOffersForUsersWithoutAnAccount(t *testing.T) {
 	if who := h.asks(3, "ada"); !slices.Equal(who, []string{"ada"}) {
 		t.Fatalf("after a minute looked up: %v, want %v", who, []string{"ada"})
 	}
-	h.finds("ada", worker.Present)
+	h.finds("ada", useraccounts.Present)
 	h.commits(1)
 	if d := got[contract.Decline](h, amy); len(d) != 0 {
 		t.Fatalf("declines = %+v, want none", d)
@@ -100,12 +103,12 @@ func TestSlowLookupDoesNotStopTasks(t *testing.T) {
 	full := offer(3, attempt(3, 1), job.Resources{CPUs: 1000})
 	full.User, full.Wait = "ada", time.Minute
 	h.says(amy, full) // queues
-	h.finds("ada", worker.Absent)
+	h.finds("ada", useraccounts.Absent)
 	if d := one[contract.Decline](h, amy); !d.NoUser || d.Offer != 3 {
 		t.Fatalf("decline = %+v, want offer 3 with NoUser", d)
 	}
 	h.asks(4, "bob")
-	h.finds("bob", worker.Unknown)
+	h.finds("bob", useraccounts.Unknown)
 	h.commits(1)
 	if who := h.asks(5, "bob"); len(who) != 0 {
 		t.Fatalf("looked up again at once: %v, want none", who)
@@ -119,15 +122,15 @@ func TestOffersThatAreGoneGetNoAnswer(t *testing.T) {
 	h.asks(1, "ada")
 	h.asks(2, "ada")
 	h.says(amy, contract.Release{Offer: 1})
-	h.finds("ada", worker.Present)
+	h.finds("ada", useraccounts.Present)
 	if m := one[contract.Commit](h, amy); m.Offer != 2 {
 		t.Fatalf("commit = %+v, want Offer 2", m)
 	}
 	h.asks(3, "bob")
 	h.round(worker.Down{Peer: amy})
-	h.finds("bob", worker.Present)
+	h.finds("bob", useraccounts.Present)
 	h.commits(0)
-	h.finds("eve", worker.Present) // nobody asked
+	h.finds("eve", useraccounts.Present) // nobody asked
 }
 
 // If a scheduler always names new users, few are looked up at a time, and few are remembered.
@@ -143,15 +146,15 @@ func TestLookupsAreBounded(t *testing.T) {
 		most = max(most, len(open))
 		if n%100 == 99 { // the directory answers now and then
 			for who := range open {
-				h.finds(who, worker.Absent)
+				h.finds(who, useraccounts.Absent)
 			}
 			clear(open)
 		}
 		h.says(amy, contract.Release{Offer: n + 1})
 		h.jump(time.Millisecond)
 	}
-	if most == 0 || most > worker.MaxLookUps {
-		t.Errorf("%d were looked up at a time, want at most %d", most, worker.MaxLookUps)
+	if most == 0 || most > useraccounts.MaxLookUps {
+		t.Errorf("%d were looked up at a time, want at most %d", most, useraccounts.MaxLookUps)
 	}
 	if n := worker.Residents(h.core); n > 4096 {
 		t.Errorf("%d users are remembered, want at most 4096", n)
@@ -159,7 +162,7 @@ func TestLookupsAreBounded(t *testing.T) {
 	h.pass(time.Minute)
 	h.sent = map[job.Peer][]contract.ToScheduler{}
 	h.asks(30_000, "ada")
-	h.finds("ada", worker.Present)
+	h.finds("ada", useraccounts.Present)
 	h.commits(1)
 }
 
@@ -176,14 +179,14 @@ func TestLookupsOfOneSchedulerDoNotDelayOthers(t *testing.T) {
 		return len(h.says(mallory, m).LookUp)
 	}
 	asked := 0
-	for n := range uint64(2 * worker.MaxLookUps) {
+	for n := range uint64(2 * useraccounts.MaxLookUps) {
 		asked += asks(1+n, fmt.Sprint("u", n))
 	}
 	for n := range uint64(3000) {
 		asks(1000+n, "u0")
 	}
-	if asked != worker.MaxLookUps/2 {
-		t.Errorf("%d of mallory's users are looked up at a time, want half of %d", asked, worker.MaxLookUps)
+	if asked != useraccounts.MaxLookUps/2 {
+		t.Errorf("%d of mallory's users are looked up at a time, want half of %d", asked, useraccounts.MaxLookUps)
 	}
 	for i, user := range []string{"ada", "bea", "eve"} {
 		n := uint64(i + 1)
@@ -192,14 +195,14 @@ func TestLookupsOfOneSchedulerDoNotDelayOthers(t *testing.T) {
 		}
 		h.asks(n+100, user)
 		h.commits(0) // both wait
-		h.finds(user, worker.Absent)
+		h.finds(user, useraccounts.Absent)
 		if d := got[contract.Decline](h, amy); len(d) != 2 || !d[0].NoUser || !d[1].NoUser {
 			t.Fatalf("declines = %+v, want 2 with NoUser", d)
 		}
 	}
 	h.round(worker.Down{Peer: mallory})
-	for n := range worker.MaxLookUps {
-		h.finds(fmt.Sprint("u", n), worker.Absent)
+	for n := range useraccounts.MaxLookUps {
+		h.finds(fmt.Sprint("u", n), useraccounts.Absent)
 	}
 	if n := worker.Sizes(h.core); n["offers.residents.open.of"]+n["offers.residents.held.of"] != 0 {
 		t.Errorf("without lookups there are still counts: %v", n)
@@ -212,7 +215,7 @@ func TestMadeUpUsersDoNotDisplaceOthers(t *testing.T) {
 	for n := range uint64(50) {
 		user := fmt.Sprint("ada", n)
 		h.asks(n+1, user)
-		h.finds(user, worker.Absent)
+		h.finds(user, useraccounts.Absent)
 	}
 	founding, hers := job.FoundFrom(mallory, job.Founding{})
 	h.round(worker.Up{Peer: mallory})
@@ -223,7 +226,7 @@ func TestMadeUpUsersDoNotDisplaceOthers(t *testing.T) {
 		if e := h.says(mallory, m); len(e.LookUp) != 1 {
 			t.Fatalf("user %d is not looked up", n)
 		}
-		h.finds(m.User, worker.Absent)
+		h.finds(m.User, useraccounts.Absent)
 		clear(h.sent)
 	}
 	for n := range uint64(50) {

@@ -15,6 +15,7 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/driver"
+	"github.com/musterhq/muster/worker/resources"
 )
 
 var storyVerbs = map[string]func(*story, stories.Command){
@@ -211,7 +212,7 @@ func verbDrain(s *story, c stories.Command) {
 
 // limits NAME=N ...: as in the configuration file, with ":" in place of "=" in names.
 func verbLimits(s *story, c stories.Command) {
-	l, err := worker.ParseLimits(c.Options)
+	l, err := resources.ParseLimits(c.Options)
 	if err != nil {
 		s.t.Fatal(err)
 	}

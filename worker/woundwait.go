@@ -9,11 +9,12 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/worker/leaseclock"
+	"github.com/musterhq/muster/worker/resources"
 )
 
 // wounds revokes reservations of gangs.
 type wounds struct {
-	account      *account
+	account      *resources.Account
 	queue        *queue
 	attempts     *attempts
 	reservations *reservations
@@ -63,20 +64,19 @@ func (w *wounds) held(now leaseclock.Moment, o *offer) (out []*attempt) {
 
 // fits reports whether the offer would fit without these attempts.
 func (w *wounds) fits(o *offer, without []*attempt) bool {
-	w.account.letGo(without)
-	defer w.account.takeBack(without)
-	_, fits := w.account.capacity.choose(o.msg.Need, o.msg.Device)
+	letGo(w.account, without)
+	defer takeBack(w.account, without)
+	_, fits := w.account.Capacity.Choose(o.msg.Need, o.msg.Device)
 	return fits
 }
 
 // allowed reports whether the offer would be within its user's quota without these attempts.
 func (w *wounds) allowed(o *offer, without []*attempt) bool {
-	q := &w.account.quotas
-	for _, a := range without {
-		q.shift(a.rec.User, a.rec.Need, -1)
-		defer q.shift(a.rec.User, a.rec.Need, 1)
+	held := make([]*contract.Record, len(without))
+	for i, a := range without {
+		held[i] = &a.rec
 	}
-	return q.over(o.msg.User, w.account.capacity.whole(o.msg.Need)) == ""
+	return w.account.Allows(o.msg.User, o.msg.Need, held)
 }
 
 // take revokes reservations for an offer.
@@ -87,15 +87,15 @@ func (w *wounds) take(o *offer, held []*attempt) {
 	}
 }
 
-// letGo frees what attempts hold, until takeBack. The usage of users stays.
-func (a *account) letGo(as []*attempt) {
+// letGo frees what attempts hold, until TakeBack. The usage of users stays.
+func letGo(from *resources.Account, as []*attempt) {
 	for _, x := range as {
-		a.capacity.release(x.rec.Attempt, x.rec.Need, x.rec.Devices)
+		from.SetAside(&x.rec)
 	}
 }
 
-func (a *account) takeBack(as []*attempt) {
+func takeBack(to *resources.Account, as []*attempt) {
 	for _, x := range as {
-		_ = a.capacity.adopt(x.rec) // letGo has just released it
+		to.TakeBack(&x.rec)
 	}
 }

@@ -15,8 +15,9 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/internal/osuser"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/resources"
 	"github.com/musterhq/muster/worker/turn"
+	"github.com/musterhq/muster/worker/useraccounts"
 )
 
 // onlyUser returns the only user whose tasks a daemon runs, or "" if it runs the tasks of all users. A daemon that is not
@@ -36,7 +37,7 @@ func onlyUser(cfg Config) (string, error) {
 // prioritiesOf returns the highest priorities that the settings allow. Root and the daemon's own user are operators. A
 // daemon that runs the tasks of others as its own user cannot check whether an offer really is an operator's, so it grants
 // operators their priority only in its own offers.
-func prioritiesOf(cfg Config, l worker.Limits) *contract.Priorities {
+func prioritiesOf(cfg Config, l resources.Limits) *contract.Priorities {
 	operators := []string{contract.Root}
 	if own, err := api.NameOf(os.Geteuid()); err == nil && own != contract.Root {
 		operators = append(operators, own)
@@ -79,7 +80,7 @@ func uidOf(name string) (int, error) {
 }
 
 // lookUpWidth bounds the concurrent lookups. One scheduler gets only a portion of them, so that its hanging lookups leave
-// some for two other schedulers; see worker.Portions.
+// some for two other schedulers; see useraccounts.Portions.
 const lookUpWidth = 8
 
 // lookups looks up accounts. It begins the lookups for one scheduler in the order in which they were asked.
@@ -89,7 +90,7 @@ type lookups struct {
 }
 
 func newLookups(find func(name string) (uid int, err error)) *lookups {
-	return &lookups{find: find, asked: make(chan turn.UserLookup, worker.MaxLookUps)}
+	return &lookups{find: find, asked: make(chan turn.UserLookup, useraccounts.MaxLookUps)}
 }
 
 // ask queues users. It does not block: the channel has room for as many lookups as the worker has open.
@@ -100,9 +101,9 @@ func (l *lookups) ask(users []turn.UserLookup) {
 }
 
 // run does the lookups and calls tell with each answer, until ctx ends. It does not wait for lookups that hang.
-func (l *lookups) run(ctx context.Context, tell func(user string, is worker.Presence)) error {
+func (l *lookups) run(ctx context.Context, tell func(user string, is useraccounts.Presence)) error {
 	var waiting []turn.UserLookup // at most worker.MaxLookUps
-	running, ended := worker.NewPortions(lookUpWidth), make(chan job.Peer, lookUpWidth)
+	running, ended := useraccounts.NewPortions(lookUpWidth), make(chan job.Peer, lookUpWidth)
 	for {
 		select {
 		case <-ctx.Done():
@@ -129,12 +130,12 @@ func (l *lookups) run(ctx context.Context, tell func(user string, is worker.Pres
 
 // presenceOf translates the error of a lookup. A user is Absent only if the directory service has answered so; after any
 // other error the user is Unknown.
-func presenceOf(err error) worker.Presence {
+func presenceOf(err error) useraccounts.Presence {
 	if err == nil {
-		return worker.Present
+		return useraccounts.Present
 	}
 	if _, missing := errors.AsType[user.UnknownUserError](err); missing {
-		return worker.Absent
+		return useraccounts.Absent
 	}
-	return worker.Unknown
+	return useraccounts.Unknown
 }

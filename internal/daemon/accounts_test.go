@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/turn"
+	"github.com/musterhq/muster/worker/useraccounts"
 )
 
 // A lookup that hangs delays neither the answers to others nor the end of the daemon. A user counts as absent only if a
@@ -31,24 +31,24 @@ func TestHangingLookupDelaysNobody(t *testing.T) {
 		})
 		type answer struct {
 			user string
-			is   worker.Presence
+			is   useraccounts.Presence
 		}
-		answers := make(chan answer, worker.MaxLookUps)
+		answers := make(chan answer, useraccounts.MaxLookUps)
 		done := make(chan error, 1)
 		go func() {
-			done <- l.run(ctx, func(user string, is worker.Presence) { answers <- answer{user, is} })
+			done <- l.run(ctx, func(user string, is useraccounts.Presence) { answers <- answer{user, is} })
 		}()
 		began := time.Now()
 		for _, name := range []string{"hangs", "hangs", "amy", "nobody", "fails"} {
 			l.ask([]turn.UserLookup{{User: name, For: "ada"}})
 		}
 		synctest.Wait()
-		got := map[string]worker.Presence{}
+		got := map[string]useraccounts.Presence{}
 		for range len(answers) {
 			a := <-answers
 			got[a.user] = a.is
 		}
-		if len(got) != 3 || got["amy"] != worker.Present || got["nobody"] != worker.Absent || got["fails"] != worker.Unknown {
+		if len(got) != 3 || got["amy"] != useraccounts.Present || got["nobody"] != useraccounts.Absent || got["fails"] != useraccounts.Unknown {
 			t.Errorf("got %v, want amy present, nobody absent, and the one that fails unknown", got)
 		}
 		stop()
@@ -74,10 +74,10 @@ func TestHangingLookupsDelayNoOtherScheduler(t *testing.T) {
 			}
 			return 1000, nil
 		})
-		answers := make(chan string, worker.MaxLookUps)
+		answers := make(chan string, useraccounts.MaxLookUps)
 		done := make(chan error, 1)
-		go func() { done <- l.run(ctx, func(user string, _ worker.Presence) { answers <- user }) }()
-		for range worker.MaxLookUps / 2 {
+		go func() { done <- l.run(ctx, func(user string, _ useraccounts.Presence) { answers <- user }) }()
+		for range useraccounts.MaxLookUps / 2 {
 			l.ask([]turn.UserLookup{{User: "hangs", For: "mallory"}})
 		}
 		l.ask([]turn.UserLookup{{User: "amy", For: "ada"}})
@@ -87,8 +87,8 @@ func TestHangingLookupsDelayNoOtherScheduler(t *testing.T) {
 		}
 		close(hangs)
 		synctest.Wait()
-		if n := len(answers); n != worker.MaxLookUps/2 {
-			t.Errorf("got %d answers after the directory's, want %d", n, worker.MaxLookUps/2)
+		if n := len(answers); n != useraccounts.MaxLookUps/2 {
+			t.Errorf("got %d answers after the directory's, want %d", n, useraccounts.MaxLookUps/2)
 		}
 		stop()
 		if err := <-done; err != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/musterhq/muster/scheduler/step"
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/output"
+	"github.com/musterhq/muster/worker/resources"
 	"github.com/musterhq/muster/worker/runner/docker"
 	"github.com/musterhq/muster/worker/runner/spawn"
 	"github.com/musterhq/muster/worker/supervisor"
@@ -192,7 +193,7 @@ func Orders() []string { return contract.Orders() }
 func CheckPolicy(name string) error { return step.CheckPolicy(name) }
 
 // CheckLimit returns an error if an entry of Config.Limits is not valid.
-func CheckLimit(name, text string) error { return worker.CheckLimit(name, text) }
+func CheckLimit(name, text string) error { return resources.CheckLimit(name, text) }
 
 // LimitsShown returns the limits to show, including the default of the highest priority of users.
 func LimitsShown(set map[string]string) map[string]string {
@@ -203,7 +204,7 @@ func LimitsShown(set map[string]string) map[string]string {
 
 // checkUsers checks the settings for users and projects.
 func (c Config) checkUsers() error {
-	limits, err := worker.ParseLimits(c.Limits)
+	limits, err := resources.ParseLimits(c.Limits)
 	if err != nil {
 		return badSetting("limits", "%w", err)
 	}

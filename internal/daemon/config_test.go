@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/resources"
 )
 
 func TestFindSocketSkipsSocketOfAnotherUser(t *testing.T) {
@@ -51,7 +51,7 @@ func TestDefaultTimeLimitIsMarked(t *testing.T) {
 		{limit: 0, asked: 0, says: true},
 	} {
 		s := job.Spec{TimeLimit: c.asked, DefaultTime: c.says}
-		jobsBackend{owners: owners{times: newTimeLimits(Config{DefaultTime: c.limit}, worker.Limits{})}}.complete("ada", &s)
+		jobsBackend{owners: owners{times: newTimeLimits(Config{DefaultTime: c.limit}, resources.Limits{})}}.complete("ada", &s)
 		if s.TimeLimit != c.want || s.DefaultTime != c.marked {
 			t.Errorf("%+v: got %s, marked %v, want %s, %v", c, s.TimeLimit, s.DefaultTime, c.want, c.marked)
 		}

@@ -19,14 +19,17 @@ import (
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/driver"
 	"github.com/musterhq/muster/worker/files"
+	"github.com/musterhq/muster/worker/health"
 	"github.com/musterhq/muster/worker/leaseclock"
 	"github.com/musterhq/muster/worker/ledger"
 	"github.com/musterhq/muster/worker/loop"
 	"github.com/musterhq/muster/worker/meter"
+	"github.com/musterhq/muster/worker/resources"
 	"github.com/musterhq/muster/worker/runner"
 	"github.com/musterhq/muster/worker/runner/docker"
 	"github.com/musterhq/muster/worker/runner/protocol"
 	"github.com/musterhq/muster/worker/supervisor"
+	"github.com/musterhq/muster/worker/useraccounts"
 )
 
 // execution runs tasks on this host.
@@ -64,7 +67,7 @@ func newExecution(b base, hw *hardware, r *router, from holders) (*execution, er
 
 // lookUp looks up the users about whom the worker asks, until ctx ends.
 func (x *execution) lookUp(ctx context.Context) error {
-	return x.users.run(ctx, func(user string, is worker.Presence) { loop.TellLookedUp(x.work, user, is) })
+	return x.users.run(ctx, func(user string, is useraccounts.Presence) { loop.TellLookedUp(x.work, user, is) })
 }
 
 // newRunners builds the driver that runs tasks.
@@ -113,7 +116,7 @@ func (x *execution) newWorker(b base, hw *hardware, r *router) (_ *loop.Loop, er
 	}
 	wc.LookUp = os.Geteuid() == 0
 	wc.FirstPort, wc.LastPort = hostinfo.Ports()
-	if wc.Limits, err = worker.ParseLimits(b.cfg.Limits); err != nil {
+	if wc.Limits, err = resources.ParseLimits(b.cfg.Limits); err != nil {
 		return nil, err
 	}
 	wc.Priorities = prioritiesOf(b.cfg, wc.Limits)
@@ -134,8 +137,8 @@ func (x *execution) newWorker(b base, hw *hardware, r *router) (_ *loop.Loop, er
 		Ledger: ledger.New(b.store), Sender: toSchedulers{r}, Driver: x.files, Adopter: x.files, Poll: hw.gpus.ask, Drained: hw.gpus.drain, Clocks: leaseclock.ReadClocks,
 		PortFree:  hostinfo.PortFree,
 		LookUp:    x.users.ask,
-		Keep:      func(q worker.Quarantine) error { return saveQuarantine(b.store, q) },
-		KeepUsage: func(u worker.Usage) error { return saveUsage(b.store, u) },
+		Keep:      func(q health.Quarantine) error { return saveQuarantine(b.store, q) },
+		KeepUsage: func(u resources.Usage) error { return saveUsage(b.store, u) },
 	}, b.part("worker"))
 }
 

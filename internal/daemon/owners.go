@@ -20,7 +20,7 @@ import (
 	"github.com/musterhq/muster/scheduler/journal"
 	schedulerloop "github.com/musterhq/muster/scheduler/loop"
 	"github.com/musterhq/muster/scheduler/step"
-	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/resources"
 )
 
 // owner is the scheduler and the journal of one group. It owns the group's jobs while its journal is the leader.
@@ -147,7 +147,7 @@ func load(from *journal.Journal) (saved scheduler.Saved, err error) {
 }
 
 // backlogOf returns the limits on waiting jobs.
-func backlogOf(l worker.Limits) backlog.Limits {
+func backlogOf(l resources.Limits) backlog.Limits {
 	with := func(a backlog.Amount, l contract.Limit) backlog.Amount {
 		if n, set := l[contract.LimitPendingJobs]; set {
 			a.Jobs = n
@@ -174,7 +174,7 @@ func newOwners(b base, net *overlay) (all owners, err error) {
 	if err := b.registry.Register(commits); err != nil {
 		return owners{}, fmt.Errorf("metrics: %w", err)
 	}
-	limits, err := worker.ParseLimits(b.cfg.Limits)
+	limits, err := resources.ParseLimits(b.cfg.Limits)
 	if err != nil {
 		return owners{}, err
 	}
@@ -201,7 +201,7 @@ func newOwners(b base, net *overlay) (all owners, err error) {
 }
 
 // newOwner builds the owner of a group. why is the reason for which the owner wants sessions.
-func newOwner(b base, net *overlay, of store.Home, why reason, jc journal.Config, shared *announcements, limits worker.Limits) (_ *owner, err error) {
+func newOwner(b base, net *overlay, of store.Home, why reason, jc journal.Config, shared *announcements, limits resources.Limits) (_ *owner, err error) {
 	// The journal needs the owner, to which it delivers. The owner's scheduler needs the rows that the journal loads, so it
 	// is set afterwards.
 	o := &owner{

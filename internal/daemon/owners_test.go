@@ -14,7 +14,7 @@ import (
 	"github.com/musterhq/muster/scheduler/journal"
 	"github.com/musterhq/muster/scheduler/state"
 	"github.com/musterhq/muster/scheduler/state/statetest"
-	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/resources"
 )
 
 func TestGroupHasTheOwnerThatRunsIt(t *testing.T) {
@@ -107,7 +107,7 @@ func TestDataDirectoryOfAnOlderVersionIsConverted(t *testing.T) {
 
 // Settings change the default limits one by one.
 func TestBacklogSettingsChangeSingleLimits(t *testing.T) {
-	l, err := worker.ParseLimits(map[string]string{
+	l, err := resources.ParseLimits(map[string]string{
 		"per_user.pending_jobs": "50", "users.ada.pending_bytes": "1MiB", "all.pending_jobs": "500", "users.bob.gpus": "1",
 	})
 	if err != nil {

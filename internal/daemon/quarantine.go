@@ -7,25 +7,25 @@ import (
 	"fmt"
 
 	"github.com/musterhq/muster/internal/store"
-	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/health"
 )
 
 // quarantineKey is the key of the quarantine in the store. Its name is from older releases.
 const quarantineKey = "worker/aside"
 
 // loadQuarantine reads the quarantine that the previous daemon saved.
-func loadQuarantine(disk *store.Store) (was worker.Quarantine, err error) {
+func loadQuarantine(disk *store.Store) (was health.Quarantine, err error) {
 	text, err := disk.Get(quarantineKey)
 	if err != nil || text == nil {
-		return worker.Quarantine{}, err
+		return health.Quarantine{}, err
 	}
 	if err := json.Unmarshal(text, &was); err != nil {
-		return worker.Quarantine{}, fmt.Errorf("node: read the quarantine of this host: %w", err)
+		return health.Quarantine{}, fmt.Errorf("node: read the quarantine of this host: %w", err)
 	}
 	return was, nil
 }
 
-func saveQuarantine(disk *store.Store, now worker.Quarantine) error {
+func saveQuarantine(disk *store.Store, now health.Quarantine) error {
 	text, err := json.Marshal(now)
 	if err != nil {
 		return fmt.Errorf("node: save the quarantine of this host: %w", err)

@@ -13,8 +13,8 @@ import (
 	"github.com/musterhq/muster/internal/fairshare"
 	"github.com/musterhq/muster/p2p"
 	schedulerloop "github.com/musterhq/muster/scheduler/loop"
-	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/loop"
+	"github.com/musterhq/muster/worker/resources"
 )
 
 // live holds the present settings and profile. It is safe for concurrent use.
@@ -82,7 +82,7 @@ func (c *changes) reload(cfg Config) error {
 			p.Sign(p.Signed)
 		})
 	}
-	limits, errLimits := worker.ParseLimits(cfg.Limits)
+	limits, errLimits := resources.ParseLimits(cfg.Limits)
 	if errLimits == nil {
 		priorities := prioritiesOf(cfg, limits)
 		c.work.SetLimits(limits, priorities)

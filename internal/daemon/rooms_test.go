@@ -12,11 +12,9 @@ import (
 // fileOrder lists the files of some packages in order. A file uses only what it or an earlier file declares.
 var fileOrder = map[string]string{
 	"worker": `
-		bounds portions phase
-		quotanews limits quota breaker quarantine usage event config fairshare
-		fault environment capacity account foreign device health
+		bounds phase event config
 		rota attempt freedby exit ledger gangports session forecast report order gang queue keeps booking backfill arbitration claims refusedattempts leases attempts lapses
-		command reserve woundwait preempt drain availability useraccounts offers start
+		command reserve woundwait preempt drain availability offers start
 		core restore worker`,
 	"scheduler": `
 		clocks backoff phase gang policies queue search holder electionpatience task dispatch retry leftout shuns waitlist
@@ -29,7 +27,7 @@ var fileOrder = map[string]string{
 // acyclic lists the packages whose files may have any order. There is such an order if their dependencies form no
 // cycle.
 var acyclic = []string{
-	"scheduler/fleet", "scheduler/place", "scheduler/policy", "api", "internal/daemon", "p2p", "cmd/muster", "worker/files", "worker/ledger", "worker/loop", "worker/turn", "internal/upload", "internal/store", "worker/runner", "worker/supervisor", "scheduler/state", "scheduler/journal", "internal/sim/report", "internal/sim/report/page",
+	"scheduler/fleet", "scheduler/place", "scheduler/policy", "api", "internal/daemon", "p2p", "cmd/muster", "worker/files", "worker/health", "worker/ledger", "worker/loop", "worker/resources", "worker/turn", "worker/useraccounts", "internal/upload", "internal/store", "worker/runner", "worker/supervisor", "scheduler/state", "scheduler/journal", "internal/sim/report", "internal/sim/report/page",
 }
 
 // cycles lists the packages of acyclic that still have cycles. It says how many dependencies between files are part of

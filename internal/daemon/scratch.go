@@ -8,17 +8,17 @@ import (
 
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/resources"
 )
 
 // scratchQuota holds the quotas of users. Its methods are safe for concurrent use.
 type scratchQuota struct {
 	half   job.Size // half of the file system: the quota of users for whom no limit is set
-	limits atomic.Pointer[worker.Limits]
+	limits atomic.Pointer[resources.Limits]
 }
 
 func newScratchQuota(cfg Config, disk job.Size) (*scratchQuota, error) {
-	limits, err := worker.ParseLimits(cfg.Limits)
+	limits, err := resources.ParseLimits(cfg.Limits)
 	if err != nil {
 		return nil, err
 	}
@@ -28,7 +28,7 @@ func newScratchQuota(cfg Config, disk job.Size) (*scratchQuota, error) {
 }
 
 // set replaces the limits for the tasks that start from now on.
-func (q *scratchQuota) set(l worker.Limits) { q.limits.Store(&l) }
+func (q *scratchQuota) set(l resources.Limits) { q.limits.Store(&l) }
 
 // of returns the quota of a user; 0: none.
 func (q *scratchQuota) of(user string) job.Size {
@@ -41,7 +41,7 @@ func (q *scratchQuota) of(user string) job.Size {
 // scratchFact describes the quotas for muster doctor.
 func scratchFact(cfg Config) api.Fact {
 	each := "half of the file system"
-	if l, err := worker.ParseLimits(cfg.Limits); err == nil {
+	if l, err := resources.ParseLimits(cfg.Limits); err == nil {
 		if most, limited := l.Scratch(""); limited {
 			each = most.String()
 		}

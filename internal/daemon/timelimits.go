@@ -8,12 +8,12 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/resources"
 )
 
 // jobLimits returns the limits of users that the daemon which accepts a job enforces: the longest time limit, and what the
 // user's tasks may hold in the cluster. It is nil if there are none.
-func jobLimits(l worker.Limits) *contract.UserLimits {
+func jobLimits(l resources.Limits) *contract.UserLimits {
 	of := func(l contract.Limit) contract.Limit {
 		out := contract.Limit{}
 		for _, q := range append([]contract.Quantity{contract.LimitTime}, contract.ClusterQuantities...) {
@@ -41,14 +41,14 @@ type timeLimits struct {
 	limits atomic.Pointer[contract.UserLimits]
 }
 
-func newTimeLimits(cfg Config, l worker.Limits) *timeLimits {
+func newTimeLimits(cfg Config, l resources.Limits) *timeLimits {
 	t := &timeLimits{usual: cfg.DefaultTime}
 	t.set(l)
 	return t
 }
 
 // set replaces the limits for the jobs that are submitted from now on.
-func (t *timeLimits) set(l worker.Limits) { t.limits.Store(jobLimits(l)) }
+func (t *timeLimits) set(l resources.Limits) { t.limits.Store(jobLimits(l)) }
 
 // of returns the time limit for a user's job without one: that of the setting or the longest that the user may have,
 // whichever is shorter. 0: none.

@@ -6,12 +6,12 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/resources"
 )
 
-func limitsOf(t *testing.T, settings map[string]string) worker.Limits {
+func limitsOf(t *testing.T, settings map[string]string) resources.Limits {
 	t.Helper()
-	l, err := worker.ParseLimits(settings)
+	l, err := resources.ParseLimits(settings)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,26 +14,26 @@ import (
 	"github.com/musterhq/muster/internal/fairshare"
 	"github.com/musterhq/muster/internal/store"
 	schedulerloop "github.com/musterhq/muster/scheduler/loop"
-	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/loop"
+	"github.com/musterhq/muster/worker/resources"
 )
 
 // usageKey is the key of the usage in the store.
 const usageKey = "worker/usage"
 
 // loadUsage reads the usage that the previous daemon saved.
-func loadUsage(disk *store.Store) (was worker.Usage, err error) {
+func loadUsage(disk *store.Store) (was resources.Usage, err error) {
 	text, err := disk.Get(usageKey)
 	if err != nil || text == nil {
-		return worker.Usage{}, err
+		return resources.Usage{}, err
 	}
 	if err := json.Unmarshal(text, &was); err != nil {
-		return worker.Usage{}, fmt.Errorf("node: read the usage of this host: %w", err)
+		return resources.Usage{}, fmt.Errorf("node: read the usage of this host: %w", err)
 	}
 	return was, nil
 }
 
-func saveUsage(disk *store.Store, now worker.Usage) error {
+func saveUsage(disk *store.Store, now resources.Usage) error {
 	text, err := json.Marshal(now)
 	if err != nil {
 		return fmt.Errorf("node: save the usage of this host: %w", err)
@@ -84,7 +84,7 @@ func (b usersBackend) Users(ctx context.Context) (api.UsersInfo, error) {
 }
 
 // limitsInfo returns the limits of users on this host in the form of the API.
-func limitsInfo(l worker.Limits, p *contract.Priorities) api.LimitsInfo {
+func limitsInfo(l resources.Limits, p *contract.Priorities) api.LimitsInfo {
 	of := func(l contract.Limit) api.UserLimit {
 		at := func(q contract.Quantity) *int64 {
 			if most, bounded := l[q]; bounded {

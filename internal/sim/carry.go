@@ -9,6 +9,8 @@ import (
 	"github.com/musterhq/muster/scheduler"
 	"github.com/musterhq/muster/scheduler/step"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/health"
+	"github.com/musterhq/muster/worker/resources"
 )
 
 // carry carries out what a round of the worker's core has decided. The core hears of the results in a later round.
@@ -56,10 +58,10 @@ func (h *host) carry(fx worker.Effects) {
 }
 
 // keepQuarantine keeps the quarantined devices for the next life of the daemon, as the disk does.
-func keepQuarantine(h *host, now worker.Quarantine) {
+func keepQuarantine(h *host, now health.Quarantine) {
 	text, err := json.Marshal(now)
 	if err == nil {
-		h.cfg.Quarantine = worker.Quarantine{}
+		h.cfg.Quarantine = health.Quarantine{}
 		err = json.Unmarshal(text, &h.cfg.Quarantine)
 	}
 	if err != nil {
@@ -68,10 +70,10 @@ func keepQuarantine(h *host, now worker.Quarantine) {
 }
 
 // keepUsage keeps what users have used for the next life of the daemon, as the disk does.
-func keepUsage(h *host, now worker.Usage) {
+func keepUsage(h *host, now resources.Usage) {
 	text, err := json.Marshal(now)
 	if err == nil {
-		h.cfg.Usage = worker.Usage{}
+		h.cfg.Usage = resources.Usage{}
 		err = json.Unmarshal(text, &h.cfg.Usage)
 	}
 	if err != nil {

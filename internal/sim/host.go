@@ -10,7 +10,9 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/health"
 	"github.com/musterhq/muster/worker/leaseclock"
+	"github.com/musterhq/muster/worker/resources"
 )
 
 type host struct {
@@ -212,7 +214,7 @@ func (h *host) powerOn(wiped bool) {
 		h.store = fmt.Sprintf("store-%d-%d", h.index, h.stores)
 		h.disk, h.files = newDisk(), nil
 		h.procs = map[job.Attempt]*proc{}
-		h.cfg.Quarantine, h.cfg.Usage = worker.Quarantine{}, worker.Usage{}
+		h.cfg.Quarantine, h.cfg.Usage = health.Quarantine{}, resources.Usage{}
 	}
 	h.boot()
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/step"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/resources"
 )
 
 // mood is how much fails in a random world.
@@ -95,7 +96,7 @@ func randomWorld(t testing.TB, seed uint64) *world {
 		s.labels = map[string]string{"rack": [...]string{"r0", "r1", "r2"}[r.IntN(3)]}
 		s.ppm = int64(r.IntN(401)) - 200
 		if r.IntN(5) == 0 {
-			s.limits = worker.Limits{PerUser: contract.Limit{contract.LimitTasks: int64(1 + r.IntN(4))}}
+			s.limits = resources.Limits{PerUser: contract.Limit{contract.LimitTasks: int64(1 + r.IntN(4))}}
 		}
 		h := w.addHost(s)
 		h.cfg.SetAside = setAside

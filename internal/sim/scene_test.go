@@ -10,6 +10,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/resources"
 )
 
 // endless is longer than any scene.
@@ -129,7 +130,7 @@ func (w *world) runAll(until time.Duration) {
 func TestTaskOverAQuotaAtManyHostsStartsOnceItMay(t *testing.T) {
 	for _, n := range []int{17, 100} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			limits := worker.Limits{PerUser: contract.Limit{contract.LimitTasks: 1}}
+			limits := resources.Limits{PerUser: contract.Limit{contract.LimitTasks: 1}}
 			w, o := scene(t, n, hostSpec{cpus: 4, limits: limits}, options{standing: 128})
 			for range n {
 				w.newWork(o, "ada", cpus(1), endless).submitAt(time.Second)
@@ -172,7 +173,7 @@ func (w *world) runAny(most time.Duration, so func() bool) bool {
 // TestManyTasksOverAQuotaCostFewOffers has 20,000 tasks of a user who may have four at a time on each of ten hosts with
 // capacity for many more.
 func TestManyTasksOverAQuotaCostFewOffers(t *testing.T) {
-	limits := worker.Limits{PerUser: contract.Limit{contract.LimitTasks: 4}}
+	limits := resources.Limits{PerUser: contract.Limit{contract.LimitTasks: 4}}
 	w, o := scene(t, 10, hostSpec{cpus: 64, limits: limits}, options{sampling: time.Hour, keepEnded: 100, keepWhole: 16})
 	for i := range 20_000 {
 		w.newWork(o, "ada", cpus(1), 30*time.Second).submitAt(time.Second + time.Duration(i)*time.Millisecond)

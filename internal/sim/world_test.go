@@ -16,6 +16,7 @@ import (
 	"github.com/musterhq/muster/scheduler/state"
 	"github.com/musterhq/muster/scheduler/step"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/resources"
 )
 
 // options are equal for all hosts and owners of a world.
@@ -123,7 +124,7 @@ type hostSpec struct {
 	real   bool   // after a task, the memory of its devices is waited for
 	cpus   int
 	labels map[string]string
-	limits worker.Limits
+	limits resources.Limits
 	ppm    int64
 }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/musterhq/muster/worker/runner/scratch"
 )
 
-// Driver wraps a worker.Driver and Adopter. A task without files is passed on directly. Make one with New.
+// Driver wraps a driver.Driver and Adopter. A task without files is passed on directly. Make one with New.
 type Driver struct {
 	cfg      Config
 	needs    Needs
@@ -79,7 +79,7 @@ func (d *Driver) running() context.Context {
 // hasFiles reports whether a task uploads or keeps files.
 func hasFiles(t driver.Task) bool { return t.Spec.Tree != "" || len(t.Spec.Download) > 0 }
 
-// Start starts a task once its files are staged; see worker.Driver.
+// Start starts a task once its files are staged; see driver.Driver.
 func (d *Driver) Start(t driver.Task) error {
 	if !hasFiles(t) {
 		return d.needs.Driver.Start(t)
@@ -97,7 +97,7 @@ func (d *Driver) Start(t driver.Task) error {
 	return nil
 }
 
-// Stop ends an attempt; see worker.Driver.
+// Stop ends an attempt; see driver.Driver.
 func (d *Driver) Stop(a job.Attempt, grace time.Duration, reason string) error {
 	d.mu.Lock()
 	t := d.tasks[a]
@@ -136,7 +136,7 @@ func (d *Driver) Signal(a job.Attempt, number int) error {
 	return d.needs.Driver.Signal(a, number)
 }
 
-// Extend moves deadlines; see worker.Driver.
+// Extend moves deadlines; see driver.Driver.
 func (d *Driver) Extend(deadlines map[job.Attempt]leaseclock.BootTime) error {
 	d.mu.Lock()
 	if len(d.tasks) > 0 {
@@ -150,7 +150,7 @@ func (d *Driver) Extend(deadlines map[job.Attempt]leaseclock.BootTime) error {
 	return d.needs.Driver.Extend(deadlines)
 }
 
-// Forget drops the exit of an attempt; see worker.Driver.
+// Forget drops the exit of an attempt; see driver.Driver.
 func (d *Driver) Forget(a job.Attempt) error { return d.needs.Driver.Forget(a) }
 
 // Driven receives the events of the wrapped driver and passes them on. It passes on the exit of a task once the

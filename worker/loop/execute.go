@@ -11,6 +11,8 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/driver"
+	"github.com/musterhq/muster/worker/health"
+	"github.com/musterhq/muster/worker/resources"
 	"github.com/musterhq/muster/worker/turn"
 )
 
@@ -19,7 +21,7 @@ type executor struct {
 	parts Parts
 	log   *slog.Logger
 	disk  disk
-	keep  *worker.Quarantine // the quarantine that is not on disk yet; nil: none
+	keep  *health.Quarantine // the quarantine that is not on disk yet; nil: none
 	next  []worker.Event     // results of the effects, for the next turn
 }
 
@@ -72,7 +74,7 @@ func (x *executor) admit(asked []turn.Admission) {
 }
 
 // keepQuarantine saves the quarantine. After an error it tries again with the next turn.
-func (x *executor) keepQuarantine(now *worker.Quarantine) {
+func (x *executor) keepQuarantine(now *health.Quarantine) {
 	if now != nil {
 		x.keep = now
 	}
@@ -90,7 +92,7 @@ func (x *executor) keepQuarantine(now *worker.Quarantine) {
 }
 
 // keepUsage saves the usage. After an error the next one is saved a minute later.
-func (x *executor) keepUsage(now *worker.Usage) {
+func (x *executor) keepUsage(now *resources.Usage) {
 	if now == nil || x.parts.KeepUsage == nil {
 		return
 	}

@@ -20,6 +20,8 @@ import (
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/driver"
 	"github.com/musterhq/muster/worker/leaseclock"
+	"github.com/musterhq/muster/worker/resources"
+	"github.com/musterhq/muster/worker/useraccounts"
 )
 
 // ErrStopped says that the worker has ended. Later calls return it too.
@@ -275,7 +277,7 @@ func (l *Loop) ChangeProfile(change func(*contract.Profile)) {
 func TellRoom(l *Loop, why string) { l.deliver(worker.RoomChanged{Why: why}) }
 
 // TellLookedUp delivers the answer of a lookup; see Parts.LookUp.
-func TellLookedUp(l *Loop, user string, is worker.Presence) {
+func TellLookedUp(l *Loop, user string, is useraccounts.Presence) {
 	l.deliver(worker.LookedUp{User: user, Is: is})
 }
 
@@ -283,7 +285,7 @@ func TellLookedUp(l *Loop, user string, is worker.Presence) {
 func (l *Loop) SetShares(w fairshare.Weights) { l.deliver(worker.SharesChanged{Weights: w}) }
 
 // SetLimits replaces the limits of users.
-func (l *Loop) SetLimits(to worker.Limits, p *contract.Priorities) {
+func (l *Loop) SetLimits(to resources.Limits, p *contract.Priorities) {
 	l.deliver(worker.LimitsChanged{Limits: to, Priorities: p})
 }
 
@@ -320,10 +322,10 @@ func (l *Loop) View(ctx context.Context) (worker.View, error) {
 }
 
 // Usage returns what users and projects have used of this host. The error is ErrStopped or that of ctx.
-func (l *Loop) Usage(ctx context.Context) (worker.UsageView, error) {
-	answer := make(chan worker.UsageView, 1)
+func (l *Loop) Usage(ctx context.Context) (resources.UsageView, error) {
+	answer := make(chan resources.UsageView, 1)
 	if err := l.ask(ctx, func(c *worker.Core) { answer <- c.Usage(l.now()) }); err != nil {
-		return worker.UsageView{}, err
+		return resources.UsageView{}, err
 	}
 	return <-answer, nil
 }

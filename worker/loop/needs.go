@@ -5,9 +5,10 @@ package loop
 import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/driver"
+	"github.com/musterhq/muster/worker/health"
 	"github.com/musterhq/muster/worker/leaseclock"
+	"github.com/musterhq/muster/worker/resources"
 	"github.com/musterhq/muster/worker/turn"
 )
 
@@ -44,10 +45,10 @@ type Parts struct {
 	Drained func(bool)
 	// Keep saves the quarantine for the next run of the daemon. It is called rarely, and the loop waits for it. May be
 	// nil.
-	Keep func(worker.Quarantine) error
+	Keep func(health.Quarantine) error
 	// KeepUsage saves the usage for the next run of the daemon. It is called once a minute at most, and the loop waits for
 	// it. May be nil.
-	KeepUsage func(worker.Usage) error
+	KeepUsage func(resources.Usage) error
 	// Admit is the host's policy. It returns nil, or why this user's task is refused. The loop waits for it. Nil admits
 	// all tasks.
 	Admit func(user string, spec job.Spec) error

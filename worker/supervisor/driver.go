@@ -96,7 +96,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Driver implements worker.Driver with runners. Make one with New.
+// Driver implements driver.Driver with runners. Make one with New.
 type Driver struct {
 	cfg      Config
 	dir      protocol.Dir
@@ -125,7 +125,7 @@ func New(cfg Config, tell func(driver.Event), log *slog.Logger) (*Driver, error)
 	}, nil
 }
 
-// Start starts a task; see worker.Driver.
+// Start starts a task; see driver.Driver.
 func (d *Driver) Start(t driver.Task) error {
 	granted := d.cfg.Limits.grant(t)
 	s := protocol.Start{
@@ -229,25 +229,25 @@ func withVariables(env []string, more map[string]string) []string {
 	return all
 }
 
-// Stop stops an attempt; see worker.Driver.
+// Stop stops an attempt; see driver.Driver.
 func (d *Driver) Stop(a job.Attempt, grace time.Duration, reason string) error {
 	m := protocol.Stop{Attempt: a.String(), Grace: max(0, grace), Reason: reason}
 	return d.inbox.put(func(s *state) { s.stop(a, m) })
 }
 
-// Signal signals an attempt; see worker.Driver.
+// Signal signals an attempt; see driver.Driver.
 func (d *Driver) Signal(a job.Attempt, number int) error {
 	m := protocol.Signal{Attempt: a.String(), Number: number}
 	return d.inbox.put(func(s *state) { s.signal(a, m) })
 }
 
-// Extend moves deadlines; see worker.Driver.
+// Extend moves deadlines; see driver.Driver.
 func (d *Driver) Extend(deadlines map[job.Attempt]leaseclock.BootTime) error {
 	own := maps.Clone(deadlines) // the caller may change its map
 	return d.inbox.put(func(s *state) { s.extend(own) })
 }
 
-// Forget drops the exit of an attempt but not its output; see worker.Driver.
+// Forget drops the exit of an attempt but not its output; see driver.Driver.
 func (d *Driver) Forget(a job.Attempt) error {
 	return d.inbox.put(func(s *state) { s.ends.forget(a); d.spares.forgotten(a) })
 }

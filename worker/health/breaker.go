@@ -1,4 +1,4 @@
-package worker
+package health
 
 // Breaker: if different jobs fail in a row on a host or a GPU, or the host cannot start tasks, it gets no tasks for a while.
 // Otherwise a broken host would make every queued task fail.
@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// fastFailure is the longest run time with which a failed task counts. It is enough to import a large framework and to
+	// FastFailure is the longest run time with which a failed task counts. It is enough to import a large framework and to
 	// open the GPU. A task that fails later did not fail because of a broken host.
-	fastFailure = 30 * time.Second
+	FastFailure = 30 * time.Second
 	// breakerJobs is how many different jobs have to fail in a row, without a success between them. breakerPerUser is how
 	// many jobs of one user count, so that one user's bad commands do not pause a host for others.
 	breakerJobs    = 5
@@ -25,14 +25,14 @@ const (
 	// again.
 	breakerOurs = 3
 	// breakerFirst is the first pause. Each further pause is twice as long, up to breakerMost, until a task succeeds, or
-	// runs for longer than fastFailure.
+	// runs for longer than FastFailure.
 	breakerFirst = 30 * time.Second
 	breakerMost  = 30 * time.Minute
 	// exitOurs is the exit code of a task that the host could not start.
 	exitOurs = job.ExitMuster
 )
 
-// failure is a job that failed within fastFailure, or a task that could not be started.
+// failure is a job that failed within FastFailure, or a task that could not be started.
 type failure struct {
 	job  job.ID
 	user string
@@ -81,7 +81,7 @@ func (b *breaker) note(f failure) (why string) {
 	}
 	b.failures = append(b.failures, f)
 	if len(b.failures) >= breakerJobs {
-		return fmt.Sprintf("%d different jobs failed in a row, each within %s", len(b.failures), fastFailure)
+		return fmt.Sprintf("%d different jobs failed in a row, each within %s", len(b.failures), FastFailure)
 	}
 	return ""
 }
@@ -89,7 +89,7 @@ func (b *breaker) note(f failure) (why string) {
 // started notes that the host has started a task, however that ended.
 func (b *breaker) started() { b.unstarted, b.trial = nil, false }
 
-// held notes that a task has run for longer than fastFailure. It returns whether that changes what is saved on disk.
+// held notes that a task has run for longer than FastFailure. It returns whether that changes what is saved on disk.
 func (b *breaker) held() (kept bool) {
 	kept = b.trips > 0
 	b.trips = 0

@@ -1,4 +1,4 @@
-package worker
+package health
 
 // Quarantine: GPUs that no task gets for now. The quarantine is saved on disk, so that a restart of the daemon does not
 // end it.

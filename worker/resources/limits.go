@@ -1,4 +1,4 @@
-package worker
+package resources
 
 // Limits: the settings for what a user may hold of this host, and the highest priorities.
 
@@ -185,9 +185,9 @@ func (l Limits) Scratch(user string) (job.Size, bool) {
 	return job.Size(most), limited
 }
 
-// told returns what schedulers are told of the limits. An operator is named with the priority that he may have, unless
+// Told returns what schedulers are told of the limits. An operator is named with the priority that he may have, unless
 // any member may name him.
-func (l Limits) told(p *contract.Priorities) *contract.UserLimits {
+func (l Limits) Told(p *contract.Priorities) *contract.UserLimits {
 	out := &contract.UserLimits{PerUser: toldOf(l.PerUser), Users: map[string]contract.Limit{}}
 	for name, own := range l.Users {
 		if own = toldOf(own); len(own) > 0 {

@@ -1,4 +1,5 @@
-package worker
+// Package environment computes what a task finds on its host: its environment variables, its number, and the hosts of its gang.
+package environment
 
 // The environment variables of a task.
 
@@ -17,9 +18,9 @@ import (
 // inherited are the only variables that a task inherits from the daemon.
 var inherited = []string{"HOME", "LANG", "PATH", "USER"}
 
-// number returns the number of the task that people see, as job.Layout defines it. The record must be of an attempt that
+// Number returns the number of the task that people see, as job.Layout defines it. The record must be of an attempt that
 // has not ended.
-func number(rec *contract.Record) int {
+func Number(rec *contract.Record) int {
 	if !rec.Element.Array {
 		return rec.Attempt.Task
 	}
@@ -29,22 +30,23 @@ func number(rec *contract.Record) int {
 	return rec.Element.Index
 }
 
-// indexOf returns the index of the task in its array. A task of no array has its number as index.
-func indexOf(rec *contract.Record) int {
+// Index returns the index of the task in its array. A task of no array has its number as index.
+func Index(rec *contract.Record) int {
 	if !rec.Element.Array {
 		return rec.Attempt.Task
 	}
 	return rec.Element.Index
 }
 
-// Environment returns the environment of an attempt as sorted NAME=VALUE words. The driver adds further variables, among
+// Of returns the environment of an attempt as sorted NAME=VALUE words. inherit is the environment of the daemon, and ip the
+// address of this host as its tasks see it. The driver adds further variables, among
 // them those by which a program finds its GPUs. The user's variables override inherited ones. Muster's own variables
 // override both, because fencing depends on them.
-func Environment(cfg Config, rec contract.Record) []string {
+func Of(inherit map[string]string, ip string, rec contract.Record) []string {
 	env := map[string]string{}
 	spec := rec.File.Spec()
 	for _, name := range inherited {
-		if v, ok := cfg.Inherit[name]; ok && spec.Image == "" { // an image has its own
+		if v, ok := inherit[name]; ok && spec.Image == "" { // an image has its own
 			env[name] = v
 		}
 	}
@@ -52,11 +54,11 @@ func Environment(cfg Config, rec contract.Record) []string {
 	for k, v := range spec.Params {
 		env["MUSTER_PARAM_"+strings.ToUpper(k)] = v
 	}
-	nodes := addresses(&cfg, &rec)
+	nodes := addresses(ip, &rec)
 	maps.Copy(env, map[string]string{
 		"MUSTER_JOB_ID":        string(rec.Attempt.Job),
 		"MUSTER_JOB_NAME":      spec.Name,
-		"MUSTER_TASK":          strconv.Itoa(number(&rec)),
+		"MUSTER_TASK":          strconv.Itoa(Number(&rec)),
 		"MUSTER_ATTEMPT":       strconv.Itoa(rec.Attempt.N),
 		"MUSTER_EPOCH":         rec.Epoch.String(),
 		"MUSTER_NODE_RANK":     strconv.Itoa(rec.Element.Rank),
@@ -91,9 +93,9 @@ func Environment(cfg Config, rec contract.Record) []string {
 
 // addresses returns the IP address of each host on which a member of the gang runs, by rank. Outside a gang it is that of
 // this host.
-func addresses(cfg *Config, rec *contract.Record) []string {
+func addresses(ip string, rec *contract.Record) []string {
 	if rec.Gang == nil {
-		return []string{cfg.IP}
+		return []string{ip}
 	}
 	out := make([]string, len(rec.Gang.Members))
 	for i, m := range rec.Gang.Members {
@@ -118,11 +120,11 @@ func meeting(rec *contract.Record, nodes []string) map[string]string {
 	}
 }
 
-// hostfile lists the hosts of a task for mpirun: one a line, with the number of processes that it may start there.
-func hostfile(cfg *Config, rec *contract.Record) string {
+// Hostfile lists the hosts of a task for mpirun: one a line, with the number of processes that it may start there.
+func Hostfile(ip string, rec *contract.Record) string {
 	var out strings.Builder
-	for _, ip := range addresses(cfg, rec) {
-		fmt.Fprintf(&out, "%s slots=%d\n", ip, max(1, rec.File.Spec().TasksPerNode))
+	for _, addr := range addresses(ip, rec) {
+		fmt.Fprintf(&out, "%s slots=%d\n", addr, max(1, rec.File.Spec().TasksPerNode))
 	}
 	return out.String()
 }

@@ -1,4 +1,4 @@
-package worker
+package health
 
 // Faults: the errors of a GPU, and how long they keep it in quarantine. Its driver says which errors are of the GPU itself.
 

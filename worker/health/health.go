@@ -1,4 +1,6 @@
-package worker
+// Package health says which GPUs of this host may be used, and whether the host itself may: it counts failures and faults, and
+// pauses what fails.
+package health
 
 // Health: which failures count against the host and which against its GPUs, and what of that is saved on disk. A host on
 // which several jobs have failed in a row is paused: it accepts no tasks for a while.
@@ -13,11 +15,12 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/leaseclock"
+	"github.com/musterhq/muster/worker/resources"
 	"github.com/musterhq/muster/worker/turn"
 )
 
-// health records the failures of the host and its devices.
-type health struct {
+// Health records the failures of the host and its devices.
+type Health struct {
 	turn     *turn.Turn
 	boot     string // this boot of the host
 	host     hostBreaker
@@ -27,18 +30,18 @@ type health struct {
 	unsaved  bool              // the state of a breaker has changed and must be saved
 }
 
-func newHealth(cfg *Config, t *turn.Turn, a *account) *health {
-	h := &health{
-		turn: t, boot: cfg.Boot, host: hostBreaker{turn: t}, saved: cfg.Quarantine,
+func New(boot string, gpus []gpu.Device, saved Quarantine, t *turn.Turn, a *resources.Account) *Health {
+	h := &Health{
+		turn: t, boot: boot, host: hostBreaker{turn: t}, saved: saved,
 		devices: devices{turn: t, account: a, by: map[string]*device{}},
 	}
-	h.devices.update(cfg.Profile.GPUs)
-	a.foreign = h.devices.foreign
+	h.devices.update(gpus)
+	a.CountForeign(h.devices.foreign)
 	return h
 }
 
-// list replaces the list of devices. What is known of a device that is gone is kept until it is listed again.
-func (h *health) list(now leaseclock.Moment, all []gpu.Device) {
+// List replaces the list of devices. What is known of a device that is gone is kept until it is listed again.
+func (h *Health) List(now leaseclock.Moment, all []gpu.Device) {
 	h.saved, h.loadedAt = h.record(now), now
 	for _, d := range h.devices.update(all) {
 		if was, known := h.saved.Devices[d.UUID]; known {
@@ -47,9 +50,9 @@ func (h *health) list(now leaseclock.Moment, all []gpu.Device) {
 	}
 }
 
-// started notes that the process of an attempt has begun. It returns whether held is to be called if the attempt runs for
-// fastFailure, because the host or a device was paused before.
-func (h *health) started(now leaseclock.Moment, devices []string) (paused bool) {
+// Started notes that the process of an attempt has begun. It returns whether held is to be called if the attempt runs for
+// FastFailure, because the host or a device was paused before.
+func (h *Health) Started(now leaseclock.Moment, devices []string) (paused bool) {
 	if h.host.counts(now.Boot) {
 		h.host.started()
 	}
@@ -59,9 +62,9 @@ func (h *health) started(now leaseclock.Moment, devices []string) (paused bool) 
 	})
 }
 
-// held notes that an attempt that began then has run for fastFailure: the next pause of the host and of its devices is a
+// Held notes that an attempt that began then has run for FastFailure: the next pause of the host and of its devices is a
 // short one again. That does not wait for a success, because a task may run for days.
-func (h *health) held(began leaseclock.BootTime, devices []string) {
+func (h *Health) Held(began leaseclock.BootTime, devices []string) {
 	kept := h.host.counts(began) && h.host.held()
 	for _, uuid := range devices {
 		if d := h.devices.by[uuid]; d != nil && d.breaker.counts(began) {
@@ -71,16 +74,16 @@ func (h *health) held(began leaseclock.BootTime, devices []string) {
 	h.unsaved = h.unsaved || kept
 }
 
-// attribute records the exit of an attempt that began then; 0: that is not known. A failure counts against the devices of
+// Attribute records the exit of an attempt that began then; 0: that is not known. A failure counts against the devices of
 // the attempt and against the host; a start that failed because of the host counts against the host alone. Failures that
 // pause a device do not count against the host.
-func (h *health) attribute(now leaseclock.Moment, rec *contract.Record, began leaseclock.BootTime, exit job.Exit) {
+func (h *Health) Attribute(now leaseclock.Moment, rec *contract.Record, began leaseclock.BootTime, exit job.Exit) {
 	spec := rec.File.Spec()
 	if exit.State == job.Succeeded || spec.Saved(exit) {
 		h.clearFailures(rec.Devices)
 		return
 	}
-	fast := began != 0 && now.Boot.Sub(began) < fastFailure
+	fast := began != 0 && now.Boot.Sub(began) < FastFailure
 	ours := exit.FailedStart() && exit.Code == exitOurs
 	if !ours && (exit.State != job.Failed || exit.Started && !fast) {
 		return
@@ -106,7 +109,7 @@ func (h *health) attribute(now leaseclock.Moment, rec *contract.Record, began le
 }
 
 // clearFailures forgets the failures of the host and of some devices.
-func (h *health) clearFailures(devices []string) {
+func (h *Health) clearFailures(devices []string) {
 	kept := h.host.forget()
 	for _, uuid := range devices {
 		if d := h.devices.by[uuid]; d != nil {
@@ -116,8 +119,8 @@ func (h *health) clearFailures(devices []string) {
 	h.unsaved = h.unsaved || kept
 }
 
-// reset ends the pause of the host and the quarantine of all devices, because a person has checked them.
-func (h *health) reset() {
+// Reset ends the pause of the host and the quarantine of all devices, because a person has checked them.
+func (h *Health) Reset() {
 	h.clearFailures(nil)
 	h.host.resume()
 	h.host.from = 0
@@ -127,7 +130,7 @@ func (h *health) reset() {
 }
 
 // record returns what is saved for the next run of the daemon.
-func (h *health) record(now leaseclock.Moment) Quarantine {
+func (h *Health) record(now leaseclock.Moment) Quarantine {
 	out := Quarantine{Boot: h.boot, At: now.Boot, Wall: now.Wall, Host: Pause{Trips: h.host.trips}, Devices: map[string]QuarantinedDevice{}}
 	if h.host.why != "" {
 		out.Host.Why, out.Host.Until = h.host.why, wall(now, h.host.until)
@@ -159,8 +162,8 @@ func (h *health) record(now leaseclock.Moment) Quarantine {
 	return out
 }
 
-// takeUnsaved returns what is to be saved for the next run of the daemon; nil: nothing has changed since the last call.
-func (h *health) takeUnsaved(now leaseclock.Moment) *Quarantine {
+// TakeUnsaved returns what is to be saved for the next run of the daemon; nil: nothing has changed since the last call.
+func (h *Health) TakeUnsaved(now leaseclock.Moment) *Quarantine {
 	if !h.unsaved && !h.devices.unsaved && !h.host.unsaved {
 		return nil
 	}
@@ -169,8 +172,8 @@ func (h *health) takeUnsaved(now leaseclock.Moment) *Quarantine {
 	return &q
 }
 
-// load restores what an earlier run of the daemon has saved.
-func (h *health) load(now leaseclock.Moment) {
+// Load restores what an earlier run of the daemon has saved.
+func (h *Health) Load(now leaseclock.Moment) {
 	h.saved.read(now, h.boot)
 	h.loadedAt = now
 	if h.saved.Boot != h.boot {
@@ -189,7 +192,7 @@ func (h *health) load(now leaseclock.Moment) {
 	}
 }
 
-func (h *health) loadDevice(now leaseclock.Moment, d *device, was QuarantinedDevice) {
+func (h *Health) loadDevice(now leaseclock.Moment, d *device, was QuarantinedDevice) {
 	d.breaker.trips = was.Breaker.Trips
 	d.faults.restore(now, was)
 	for _, t := range slices.Backward(causes) {
@@ -218,11 +221,33 @@ func (h *health) loadDevice(now leaseclock.Moment, d *device, was QuarantinedDev
 	}
 }
 
-// quarantined returns why devices are in quarantine, by UUID.
-func (h *health) quarantined() map[string]string {
+// Status handles the present status of the devices. tasks says by PID whether a process on them belongs to a task; a missing PID
+// is not known. It returns, by UUID, whether ended tasks have left nothing on a device.
+func (h *Health) Status(now leaseclock.Moment, list []gpu.Status, tasks map[int]bool) map[string]bool {
+	h.devices.tasks = tasks
+	return h.devices.status(now, list)
+}
+
+// Reported handles an error that a device reported.
+func (h *Health) Reported(now leaseclock.Moment, f gpu.Fault) { h.devices.reported(now, f) }
+
+// ResetDevice ends the quarantine of a device, because a person has checked it.
+func (h *Health) ResetDevice(uuid string) { h.devices.reset(uuid) }
+
+// ToWaitFor returns the devices whose memory must be free again before a task that held them has ended.
+func (h *Health) ToWaitFor(uuids []string) map[string]bool { return h.devices.toWaitFor(uuids) }
+
+// NotBack puts a device into quarantine because the memory of an ended attempt is not free.
+func (h *Health) NotBack(uuid string, a job.Attempt) { h.devices.notBack(uuid, a) }
+
+// Paused returns why the host is paused, or "" if it is not.
+func (h *Health) Paused() string { return h.host.why }
+
+// Quarantined returns why devices are in quarantine, by UUID.
+func (h *Health) Quarantined() map[string]string {
 	out := map[string]string{}
 	for uuid := range h.devices.by {
-		if why := h.devices.account.capacity.gpus.Quarantined(uuid); why != "" {
+		if why := h.devices.account.Capacity.Pool().Quarantined(uuid); why != "" {
 			out[uuid] = why
 		}
 	}

@@ -1,4 +1,4 @@
-package worker
+package useraccounts
 
 // Portions divide a limited number so that no scheduler takes all of it.
 

@@ -1,4 +1,4 @@
-package worker
+package resources
 
 // Usage: what users and projects have used of this host, as it is saved for the next run of the daemon.
 

@@ -1,4 +1,4 @@
-package worker
+package health
 
 // To whom the memory in use on a device belongs: to tasks, to programs that muster did not start, or to no listed process.
 // The daemon looks up the control group of each listed process; one in a container is known by its PID namespace. Its

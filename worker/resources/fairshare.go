@@ -1,4 +1,4 @@
-package worker
+package resources
 
 // Shares: what users and projects have used of this host, and the standings by which offers of one priority are
 // ordered.
@@ -29,8 +29,8 @@ const (
 	standingsFor = time.Second / 4
 )
 
-// meter counts what accounts use. It computes usage when it is read, so that it costs nothing while tasks run.
-type meter struct {
+// Meter counts what accounts use. It computes usage when it is read, so that it costs nothing while tasks run.
+type Meter struct {
 	turn    *turn.Turn
 	weights fairshare.Weights
 	has     fairshare.Use // the GPUs and CPUs of this host
@@ -54,8 +54,8 @@ type line struct {
 	at    leaseclock.BootTime
 }
 
-func newMeter(cfg *Config, t *turn.Turn) *meter {
-	return &meter{turn: t, weights: cfg.Shares, has: offeredBy(cfg.Profile), lines: map[fairshare.Account]*line{}, saved: cfg.Usage}
+func newMeter(p contract.Profile, w fairshare.Weights, saved Usage, t *turn.Turn) *Meter {
+	return &Meter{turn: t, weights: w, has: offeredBy(p), lines: map[fairshare.Account]*line{}, saved: saved}
 }
 
 // offeredBy returns the GPUs and CPUs of a profile.
@@ -72,7 +72,7 @@ func (l *line) charge(now leaseclock.BootTime, halfLife time.Duration) {
 }
 
 // of returns the line of an account, charged. It makes the line if there is none.
-func (m *meter) of(a fairshare.Account) *line {
+func (m *Meter) of(a fairshare.Account) *line {
 	l := m.lines[a]
 	if l == nil {
 		if len(m.lines) >= maxAccounts {
@@ -88,7 +88,7 @@ func (m *meter) of(a fairshare.Account) *line {
 // forget makes room for lines. It looks at those accounts that idlest returns. If such an account is of a project without
 // a share of its own, its use is added to the user's other use. If that frees too little, all that idlest then returns
 // are dropped.
-func (m *meter) forget() {
+func (m *Meter) forget() {
 	for _, e := range m.idlest() {
 		if own := m.weights.Account(e.Account); own != e.Account {
 			m.merge(own, m.lines[e.Account])
@@ -104,13 +104,13 @@ func (m *meter) forget() {
 }
 
 // idlest returns half of the accounts that hold nothing: those that have used least.
-func (m *meter) idlest() []fairshare.Entry {
+func (m *Meter) idlest() []fairshare.Entry {
 	idle := slices.DeleteFunc(m.entries(), func(e fairshare.Entry) bool { return m.lines[e.Account].tasks > 0 })
 	return idle[len(idle)/2:]
 }
 
 // merge adds the use of a line to that of an account. Both are charged.
-func (m *meter) merge(to fairshare.Account, l *line) {
+func (m *Meter) merge(to fairshare.Account, l *line) {
 	sum := m.lines[to]
 	if sum == nil {
 		sum = &line{at: l.at}
@@ -120,7 +120,7 @@ func (m *meter) merge(to fairshare.Account, l *line) {
 }
 
 // use counts what a task of an account begins to hold or, with sign -1, ceases to hold.
-func (m *meter) use(a fairshare.Account, need job.Resources, devices []string, sign int) {
+func (m *Meter) use(a fairshare.Account, need job.Resources, devices []string, sign int) {
 	if !m.weights.On() {
 		return
 	}
@@ -140,7 +140,7 @@ func heldBy(need job.Resources, devices []string) fairshare.Use {
 }
 
 // arm sets the timer after which usage is told and, less often, saved.
-func (m *meter) arm() {
+func (m *Meter) arm() {
 	if m.timer != nil {
 		return
 	}
@@ -158,7 +158,7 @@ func (m *meter) arm() {
 }
 
 // entries returns what accounts have used by now, sorted.
-func (m *meter) entries() []fairshare.Entry {
+func (m *Meter) entries() []fairshare.Entry {
 	out := make([]fairshare.Entry, 0, len(m.lines))
 	for a, l := range m.lines {
 		l.charge(m.turn.Now(), m.weights.HalfLife)
@@ -169,15 +169,16 @@ func (m *meter) entries() []fairshare.Entry {
 }
 
 // sort puts the accounts with the largest part of this host first.
-func (m *meter) sort(all []fairshare.Entry) {
+func (m *Meter) sort(all []fairshare.Entry) {
 	slices.SortFunc(all, func(a, b fairshare.Entry) int {
 		return cmp.Or(cmp.Compare(b.Used.Of(m.has), a.Used.Of(m.has)), a.Compare(b.Account))
 	})
 }
 
-// report returns the usage that schedulers are told; nil if there is none. If there are too many accounts, the use of
+// Report returns the usage that schedulers are told; nil if there is none. If there are too many accounts, the use of
 // projects without a share of their own is reported as their users' other use.
-func (m *meter) report() *contract.Usage {
+func (m *Meter) Report() *contract.Usage {
+	m.due = false
 	if len(m.lines) == 0 {
 		return nil
 	}
@@ -197,8 +198,14 @@ func (m *meter) report() *contract.Usage {
 	return &contract.Usage{Entries: all[:min(len(all), contract.MaxUsage)]}
 }
 
-// record returns what is saved for the next run of the daemon; nil unless it is time.
-func (m *meter) record(now leaseclock.Moment, boot string) *Usage {
+// IsDue reports whether schedulers are to be told of the usage in this turn.
+func (m *Meter) IsDue() bool { return m.due }
+
+// On reports whether usage is counted.
+func (m *Meter) On() bool { return m.weights.On() }
+
+// Record returns what is saved for the next run of the daemon; nil unless it is time.
+func (m *Meter) Record(now leaseclock.Moment, boot string) *Usage {
 	if !m.keep {
 		return nil
 	}
@@ -206,9 +213,9 @@ func (m *meter) record(now leaseclock.Moment, boot string) *Usage {
 	return &Usage{Boot: boot, At: now.Boot, Wall: now.Wall, Entries: m.entries()}
 }
 
-// load restores what an earlier run of the daemon has saved. Tasks that went on meanwhile are charged for that time.
+// Load restores what an earlier run of the daemon has saved. Tasks that went on meanwhile are charged for that time.
 // found says which of them have ended, and when.
-func (m *meter) load(now leaseclock.Moment, boot string, running []contract.Record, found []driver.Event) {
+func (m *Meter) Load(now leaseclock.Moment, boot string, running []contract.Record, found []driver.Event) {
 	was := m.saved
 	m.saved = Usage{}
 	if !m.weights.On() {
@@ -252,13 +259,13 @@ func later(a, b time.Time) time.Time {
 }
 
 // most returns the greatest use of this host that is possible.
-func (m *meter) most() fairshare.Use { return m.has.Times(fairshare.Forever(m.weights.HalfLife)) }
+func (m *Meter) most() fairshare.Use { return m.has.Times(fairshare.Forever(m.weights.HalfLife)) }
 
-// standing returns the standing of an account, by the table that orders the queue.
-func (m *meter) standing(a fairshare.Account) fairshare.Standing { return m.table.Of(a) }
+// Standing returns the standing of an account, by the table that orders the queue.
+func (m *Meter) Standing(a fairshare.Account) fairshare.Standing { return m.table.Of(a) }
 
-// refresh recomputes the standings. It returns false if the old ones are recent enough, or if usage is not counted.
-func (m *meter) refresh() bool {
+// Refresh recomputes the standings. It returns false if the old ones are recent enough, or if usage is not counted.
+func (m *Meter) Refresh() bool {
 	if !m.weights.On() || m.table != nil && m.turn.Now().Sub(m.tableAt) < standingsFor {
 		return false
 	}
@@ -270,8 +277,8 @@ func (m *meter) refresh() bool {
 	return true
 }
 
-// setWeights replaces the weights. Usage that was counted stays.
-func (m *meter) setWeights(w fairshare.Weights) {
+// SetWeights replaces the weights. Usage that was counted stays.
+func (m *Meter) SetWeights(w fairshare.Weights) {
 	for _, l := range m.lines {
 		l.charge(m.turn.Now(), m.weights.HalfLife)
 		if !w.On() {
@@ -293,8 +300,8 @@ type UsageView struct {
 	Priorities *contract.Priorities
 }
 
-// view returns the present state.
-func (m *meter) view(now leaseclock.Moment) UsageView {
+// view returns the present state, without limits and priorities.
+func (m *Meter) view(now leaseclock.Moment) UsageView {
 	m.turn.Begin(now.Boot)
 	v := UsageView{Weights: m.weights, Has: m.has, Entries: m.entries(), Held: map[fairshare.Account]fairshare.Use{}}
 	v.Weights.Users, v.Weights.Projects = maps.Clone(v.Weights.Users), maps.Clone(v.Weights.Projects)

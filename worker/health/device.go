@@ -1,4 +1,4 @@
-package worker
+package health
 
 // The state of the GPUs: which are in quarantine, which are used by programs that muster did not start, and whether the
 // memory of an ended task is free again.
@@ -15,6 +15,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/leaseclock"
+	"github.com/musterhq/muster/worker/resources"
 	"github.com/musterhq/muster/worker/turn"
 )
 
@@ -34,7 +35,7 @@ type device struct {
 // devices are the GPUs of this host.
 type devices struct {
 	turn    *turn.Turn
-	account *account
+	account *resources.Account
 	by      map[string]*device // by UUID
 	unsaved bool               // the quarantine has changed and must be saved
 	tasks   map[int]bool       // whether a process belongs to a task, by PID; a missing PID is not known
@@ -54,7 +55,7 @@ func (ds *devices) update(list []gpu.Device) (added []*device) {
 		ds.by[g.UUID] = d
 		added = append(added, d)
 	}
-	maps.DeleteFunc(ds.by, func(uuid string, _ *device) bool { return !listed[uuid] && ds.account.holders[uuid] == 0 })
+	maps.DeleteFunc(ds.by, func(uuid string, _ *device) bool { return !listed[uuid] && ds.account.HoldersOf(uuid) == 0 })
 	return added
 }
 
@@ -70,9 +71,9 @@ func (ds *devices) put(d *device, c cause, why string) {
 	} else {
 		ds.unsaved = true
 	}
-	ds.account.capacity.gpus.Quarantine(d.UUID, ds.reason(d))
+	ds.account.Capacity.Pool().Quarantine(d.UUID, ds.reason(d))
 	ds.turn.Log(level, "device put into quarantine", slog.String("device", d.UUID), slog.String("reason", why))
-	ds.account.freeChanged()
+	ds.account.FreeChanged()
 }
 
 // clear removes one cause of a device's quarantine. The quarantine ends when no cause is left.
@@ -83,12 +84,12 @@ func (ds *devices) clear(d *device, c cause) {
 	delete(d.quarantine, c)
 	ds.unsaved = ds.unsaved || c != causeUnknown
 	if why := ds.reason(d); why != "" {
-		ds.account.capacity.gpus.Quarantine(d.UUID, why)
+		ds.account.Capacity.Pool().Quarantine(d.UUID, why)
 		return
 	}
-	ds.account.capacity.gpus.EndQuarantine(d.UUID)
+	ds.account.Capacity.Pool().EndQuarantine(d.UUID)
 	ds.turn.Log(slog.LevelInfo, "quarantine of device has ended", slog.String("device", d.UUID))
-	ds.account.freeChanged()
+	ds.account.FreeChanged()
 	ds.turn.Arbitrate()
 }
 
@@ -149,7 +150,7 @@ func (ds *devices) status(now leaseclock.Moment, list []gpu.Status) map[string]b
 // nothing on the device.
 func (ds *devices) use(d *device, s gpu.Status) (back bool) {
 	_, stuck := d.quarantine[causeMemory]
-	held := ds.account.holders[d.UUID] > 0
+	held := ds.account.HoldersOf(d.UUID) > 0
 	u := memoryUseOf(s, ds.tasks, d.foreign, !held && !stuck)
 	back = !u.tasks
 	switch {
@@ -169,8 +170,8 @@ func (ds *devices) use(d *device, s gpu.Status) (back bool) {
 			d.idle = s.MemoryUsed
 		}
 	}
-	if ds.account.capacity.gpus.Foreign(d.UUID, u.taken(ds.account.capacity.gpus.Held(d.UUID), d.rest)) {
-		ds.account.freeChanged()
+	if ds.account.Capacity.Pool().Foreign(d.UUID, u.taken(ds.account.Capacity.Pool().Held(d.UUID), d.rest)) {
+		ds.account.FreeChanged()
 		ds.turn.Arbitrate()
 	}
 	return back
@@ -178,8 +179,8 @@ func (ds *devices) use(d *device, s gpu.Status) (back bool) {
 
 // foreign returns the devices on which programs that muster did not start use so much that it counts as taken.
 func (ds *devices) foreign() (all []contract.ForeignUse) {
-	for _, g := range ds.account.capacity.gpus.Devices() {
-		if taken := gpu.TakenByForeign(ds.account.capacity.gpus, g.UUID); taken > 0 && len(all) < contract.MaxForeign {
+	for _, g := range ds.account.Capacity.Pool().Devices() {
+		if taken := gpu.TakenByForeign(ds.account.Capacity.Pool(), g.UUID); taken > 0 && len(all) < contract.MaxForeign {
 			d := ds.by[g.UUID]
 			all = append(all, contract.ForeignUse{UUID: g.UUID, Memory: taken, PID: d.most, Others: max(0, len(d.foreign)-1)})
 		}
@@ -187,19 +188,19 @@ func (ds *devices) foreign() (all []contract.ForeignUse) {
 	return all
 }
 
-// toWaitFor returns the devices whose memory must be free again before a task that held them has ended. It leaves out
+// ToWaitFor returns the devices whose memory must be free again before a task that held them has ended. It leaves out
 // simulated devices, and devices that other tasks share, because nobody could tell whose memory is in use there.
 func (ds *devices) toWaitFor(uuids []string) map[string]bool {
 	waits := map[string]bool{}
 	for _, uuid := range uuids {
-		if d := ds.by[uuid]; d != nil && !d.Simulated && ds.account.holders[uuid] == 1 {
+		if d := ds.by[uuid]; d != nil && !d.Simulated && ds.account.HoldersOf(uuid) == 1 {
 			waits[uuid] = true
 		}
 	}
 	return waits
 }
 
-// notBack puts a device into quarantine because the memory of an ended attempt is not free.
+// NotBack puts a device into quarantine because the memory of an ended attempt is not free.
 func (ds *devices) notBack(uuid string, a job.Attempt) {
 	d := ds.by[uuid]
 	if d == nil {
@@ -267,7 +268,7 @@ func (ds *devices) probe(now leaseclock.Moment, d *device, s gpu.Status) {
 		ds.fault(now, d, fmt.Sprintf("%d uncorrectable memory errors", errors))
 	}
 	_, faulty := d.quarantine[causeFault]
-	if faulty && ds.account.holders[d.UUID] == 0 && s.Health == gpu.Healthy && d.faults.pauseOver(now, s) {
+	if faulty && ds.account.HoldersOf(d.UUID) == 0 && s.Health == gpu.Healthy && d.faults.pauseOver(now, s) {
 		ds.clear(d, causeFault)
 	}
 }

@@ -1,4 +1,4 @@
-package worker
+package resources
 
 // Refusals: the schedulers whose offers were declined because of a user's quota. They are told when the user may hold
 // more, the scheduler whose task has the highest priority first. A task that needs more of the limit than is left does not
@@ -32,11 +32,15 @@ type head struct {
 	timer    *turn.Timer // ends it
 }
 
+// MaxRefusals bounds the recorded pairs of a scheduler and a user whose quota was reached. Each takes some 200 bytes.
+// A scheduler whose pair was dropped offers again after a while on its own.
+const MaxRefusals = 8192
+
 // headFor is how long schedulers have to offer those tasks. It is more than a round trip and announceEvery.
 const headFor = time.Second
 
-// refusals records which schedulers to tell. If there are more than maxRefusals, the oldest are dropped.
-type refusals struct {
+// Refusals records which schedulers to tell. If there are more than MaxRefusals, the oldest are dropped.
+type Refusals struct {
 	turn    *turn.Turn
 	heads   map[string]head                       // by user
 	list    *list.List                            // of refusal, the oldest first
@@ -44,17 +48,17 @@ type refusals struct {
 	pending map[job.Peer]map[string]struct{}      // users that may hold more, by scheduler that was not told yet
 }
 
-func newRefusals(t *turn.Turn) refusals {
-	return refusals{turn: t, heads: map[string]head{}, list: list.New(), of: map[string]map[job.Peer]*list.Element{}, pending: map[job.Peer]map[string]struct{}{}}
+func newRefusals(t *turn.Turn) Refusals {
+	return Refusals{turn: t, heads: map[string]head{}, list: list.New(), of: map[string]map[job.Peer]*list.Element{}, pending: map[job.Peer]map[string]struct{}{}}
 }
 
-func (r *refusals) add(user string, p job.Peer, priority int) {
+func (r *Refusals) Add(user string, p job.Peer, priority int) {
 	if e := r.of[user][p]; e != nil {
 		e.Value = refusal{user, p, max(priority, e.Value.(refusal).priority)}
 		r.list.MoveToBack(e)
 		return
 	}
-	if r.list.Len() >= maxRefusals {
+	if r.list.Len() >= MaxRefusals {
 		oldest := r.list.Front().Value.(refusal)
 		r.drop(oldest.user, oldest.peer)
 	}
@@ -64,7 +68,7 @@ func (r *refusals) add(user string, p job.Peer, priority int) {
 	r.of[user][p] = r.list.PushBack(refusal{user, p, priority})
 }
 
-func (r *refusals) drop(user string, p job.Peer) {
+func (r *Refusals) drop(user string, p job.Peer) {
 	e := r.of[user][p]
 	if e == nil {
 		return
@@ -77,10 +81,10 @@ func (r *refusals) drop(user string, p job.Peer) {
 
 // notify makes announce tell the user's refused schedulers that the user may hold more. Each is told once. Those whose
 // task has the highest priority are told now, and the next ones after headFor.
-func (r *refusals) notify(user string) { r.notifyBelow(user, job.MaxPriority+1) }
+func (r *Refusals) notify(user string) { r.notifyBelow(user, job.MaxPriority+1) }
 
 // notifyBelow does the same, but only for schedulers whose tasks have a lower priority than bound.
-func (r *refusals) notifyBelow(user string, bound int) {
+func (r *Refusals) notifyBelow(user string, bound int) {
 	first := -1
 	for _, e := range r.of[user] {
 		if n := e.Value.(refusal).priority; n < bound {
@@ -107,8 +111,8 @@ func (r *refusals) notifyBelow(user string, bound int) {
 	})}
 }
 
-// behind returns why a task of a user has to wait for another task of the same user, for people, or "".
-func (r *refusals) behind(user string, priority int) string {
+// Behind returns why a task of a user has to wait for another task of the same user, for people, or "".
+func (r *Refusals) Behind(user string, priority int) string {
 	if h, waits := r.heads[user]; waits && priority < h.priority {
 		return contract.Clip(fmt.Sprintf("a task of priority %d of user %s, which had to wait for the limits of this host, goes first", h.priority, user))
 	}
@@ -116,14 +120,26 @@ func (r *refusals) behind(user string, priority int) string {
 }
 
 // notifyAll calls notify for all users, because the limits have changed.
-func (r *refusals) notifyAll() {
+func (r *Refusals) notifyAll() {
 	for _, user := range slices.Sorted(maps.Keys(r.of)) {
 		r.notify(user)
 	}
 }
 
-// take removes and returns users about whom a scheduler has to be told, as many as fit into one message.
-func (r *refusals) take(p job.Peer) []string {
+// Untold returns how many schedulers are to be told that users may hold more.
+func (r *Refusals) Untold() int { return len(r.pending) }
+
+// Size returns how many refusals are known, including those of which a scheduler is still to be told.
+func (r *Refusals) Size() int {
+	n := r.list.Len()
+	for _, users := range r.pending {
+		n += len(users)
+	}
+	return n
+}
+
+// Take removes and returns users about whom a scheduler has to be told, as many as fit into one message.
+func (r *Refusals) Take(p job.Peer) []string {
 	users := r.pending[p]
 	if len(users) == 0 {
 		return nil
@@ -139,8 +155,8 @@ func (r *refusals) take(p job.Peer) []string {
 	return names
 }
 
-// forget drops a scheduler whose session has ended.
-func (r *refusals) forget(p job.Peer) {
+// Forget drops a scheduler whose session has ended.
+func (r *Refusals) Forget(p job.Peer) {
 	delete(r.pending, p)
 	for user := range r.of {
 		r.drop(user, p)

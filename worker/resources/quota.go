@@ -1,11 +1,13 @@
-package worker
+package resources
 
 // Quotas: whether a user holds as much of this host as the limits allow. arbitration.go asks over whether to decline an
 // offer, and offers.go sends the Decline.
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
@@ -17,11 +19,11 @@ type quotas struct {
 	limits   Limits
 	own      *contract.UserLimits     // the limits of users in limits
 	usage    map[string]contract.Held // by user
-	refusals refusals
+	Refusals Refusals
 }
 
 func newQuotas(l Limits, t *turn.Turn) quotas {
-	q := quotas{usage: map[string]contract.Held{}, refusals: newRefusals(t)}
+	q := quotas{usage: map[string]contract.Held{}, Refusals: newRefusals(t)}
 	q.set(l)
 	return q
 }
@@ -34,7 +36,7 @@ func (q *quotas) set(l Limits) {
 // use adds a need to the usage of a user, or with sign -1 subtracts it.
 func (q *quotas) use(user string, need job.Resources, sign int) {
 	if sign < 0 {
-		q.refusals.notify(user)
+		q.Refusals.notify(user)
 	}
 	q.shift(user, need, sign)
 }
@@ -51,16 +53,21 @@ func (q *quotas) shift(user string, need job.Resources, sign int) {
 	q.usage[user] = u
 }
 
-// bounded reports whether the user has any limit.
-func (q *quotas) bounded(user string) bool {
+// Bounded reports whether the user has any limit.
+func (q *quotas) Bounded(user string) bool {
 	return slices.ContainsFunc(contract.HeldQuantities, func(what contract.Quantity) bool {
 		_, _, set := q.own.Most(user, what)
 		return set
 	})
 }
 
-// over returns which limit the user would exceed with this need, for people, or "" if none.
-func (q *quotas) over(user string, need job.Resources) string {
+// Never returns why the user's limits can never allow a task with this need and this time limit, for people, or "" if they can.
+func (q *quotas) Never(user string, need job.Resources, limit time.Duration) string {
+	return cmp.Or(q.own.Never(user, need), q.own.NeverHolds(user, limit))
+}
+
+// Over returns which limit the user would exceed with this need, for people, or "" if none.
+func (q *quotas) Over(user string, need job.Resources) string {
 	if len(q.limits.PerUser)+len(q.limits.Users) == 0 {
 		return ""
 	}

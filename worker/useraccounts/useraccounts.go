@@ -1,4 +1,5 @@
-package worker
+// Package useraccounts knows which users of offers have an account on this host. It looks them up, and holds their offers meanwhile.
+package useraccounts
 
 // Residents: whether a user of an offer has an account on this host. The host looks this up at the first offer, because at
 // the start of a task the attempt would be spent. The lookup may be slow, so it is an effect, and its answer an event.
@@ -36,10 +37,20 @@ const (
 	maxHeld    = 1024
 )
 
-// residents remembers who has an account, and holds the offers whose users are being looked up.
-type residents struct {
-	cfg  *Config
-	turn *turn.Turn
+// Presence says whether a user has an account on this host.
+type Presence int
+
+// The answers of a lookup.
+const (
+	Unknown Presence = iota // it failed, or there was none yet
+	Present
+	Absent
+)
+
+// Accounts remembers who has an account, and holds the offers whose users are being looked up.
+type Accounts struct {
+	lookUp bool // users are looked up
+	turn   *turn.Turn
 
 	of    map[string]*list.Element // by user; of *resident
 	order *list.List               // the user of the newest offer last
@@ -65,17 +76,17 @@ type heldOffer struct {
 	msg  contract.Offer
 }
 
-func newResidents(cfg *Config, t *turn.Turn) *residents {
-	return &residents{
-		cfg: cfg, turn: t, of: map[string]*list.Element{}, order: list.New(),
+func New(lookUp bool, t *turn.Turn) *Accounts {
+	return &Accounts{
+		lookUp: lookUp, turn: t, of: map[string]*list.Element{}, order: list.New(),
 		known: NewPortions(maxResidents), open: NewPortions(MaxLookUps), held: NewPortions(maxHeld),
 	}
 }
 
-// hold keeps an offer until its user was looked up, and then passes it to decide. It returns false if there is nothing to
+// Hold keeps an offer until its user was looked up, and then passes it to decide. It returns false if there is nothing to
 // wait for; is says then whether the user has an account.
-func (r *residents) hold(now leaseclock.Moment, from job.Peer, m contract.Offer, decide func(now leaseclock.Moment, from job.Peer, m contract.Offer)) (is Presence, held bool) {
-	if !r.cfg.LookUp {
+func (r *Accounts) Hold(now leaseclock.Moment, from job.Peer, m contract.Offer, decide func(now leaseclock.Moment, from job.Peer, m contract.Offer)) (is Presence, held bool) {
+	if !r.lookUp {
 		return Present, false
 	}
 	u := r.find(m.User)
@@ -92,8 +103,11 @@ func (r *residents) hold(now leaseclock.Moment, from job.Peer, m contract.Offer,
 	return Unknown, true
 }
 
+// Size returns how many users are remembered.
+func (r *Accounts) Size() int { return len(r.of) }
+
 // find returns what is remembered of a user, and makes the user the newest one; nil if nothing is remembered.
-func (r *residents) find(user string) *resident {
+func (r *Accounts) find(user string) *resident {
 	e := r.of[user]
 	if e == nil {
 		return nil
@@ -103,7 +117,7 @@ func (r *residents) find(user string) *resident {
 }
 
 // remember adds a user whom a scheduler names. It returns nil if that scheduler may have no more users.
-func (r *residents) remember(from job.Peer, user string) *resident {
+func (r *Accounts) remember(from job.Peer, user string) *resident {
 	for e := r.order.Front(); e != nil && !r.known.Fits(from); {
 		oldest := e
 		e = e.Next()
@@ -126,7 +140,7 @@ func (r *residents) remember(from job.Peer, user string) *resident {
 
 // ask looks a user up for a scheduler. It returns nil if that scheduler has too many looked up already. Meanwhile the
 // last answer counts only if the user had an account. Otherwise offers wait for the new answer.
-func (r *residents) ask(now leaseclock.Moment, from job.Peer, user string, decide func(now leaseclock.Moment, from job.Peer, m contract.Offer)) *resident {
+func (r *Accounts) ask(now leaseclock.Moment, from job.Peer, user string, decide func(now leaseclock.Moment, from job.Peer, m contract.Offer)) *resident {
 	if !r.open.Fits(from) {
 		return nil
 	}
@@ -146,10 +160,10 @@ func (r *residents) ask(now leaseclock.Moment, from job.Peer, user string, decid
 	return u
 }
 
-// answer handles the answer of a lookup. It reports whether the user has no account, which is false if the answer does
+// Answer handles the answer of a lookup. It reports whether the user has no account, which is false if the answer does
 // not count.
-func (r *residents) answer(now leaseclock.Moment, ev LookedUp, decide func(now leaseclock.Moment, from job.Peer, m contract.Offer)) (absent bool) {
-	e := r.of[ev.User]
+func (r *Accounts) Answer(now leaseclock.Moment, user string, is Presence, decide func(now leaseclock.Moment, from job.Peer, m contract.Offer)) (absent bool) {
+	e := r.of[user]
 	if e == nil {
 		return false
 	}
@@ -157,15 +171,15 @@ func (r *residents) answer(now leaseclock.Moment, ev LookedUp, decide func(now l
 	if !u.asked {
 		return false
 	}
-	u.asked, u.is = false, ev.Is
+	u.asked, u.is = false, is
 	r.open.Add(u.asker, -1)
-	u.until = now.Boot.Add(map[Presence]time.Duration{Unknown: unknownFor, Present: presentFor, Absent: absentFor}[ev.Is])
+	u.until = now.Boot.Add(map[Presence]time.Duration{Unknown: unknownFor, Present: presentFor, Absent: absentFor}[is])
 	r.pass(now, u, decide)
 	return u.is == Absent
 }
 
 // pass ends the wait of the offers of a user.
-func (r *residents) pass(now leaseclock.Moment, u *resident, decide func(now leaseclock.Moment, from job.Peer, m contract.Offer)) {
+func (r *Accounts) pass(now leaseclock.Moment, u *resident, decide func(now leaseclock.Moment, from job.Peer, m contract.Offer)) {
 	r.turn.Timers.Stop(u.timer)
 	held := u.held
 	u.timer, u.held = nil, nil
@@ -175,8 +189,8 @@ func (r *residents) pass(now leaseclock.Moment, u *resident, decide func(now lea
 	}
 }
 
-// drop forgets the offers of a scheduler that wait; if id is not 0, only that one.
-func (r *residents) drop(from job.Peer, id uint64) {
+// Drop forgets the offers of a scheduler that wait; if id is not 0, only that one.
+func (r *Accounts) Drop(from job.Peer, id uint64) {
 	if r.held.of[from] == 0 {
 		return
 	}
