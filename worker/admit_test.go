@@ -13,7 +13,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
-	"github.com/musterhq/muster/worker/turn"
+	"github.com/musterhq/muster/worker/step"
 )
 
 // asking returns a host that has asked its policy about an attempt and waits for the answer.
@@ -201,7 +201,7 @@ func TestLogLinesAreInTheNextEffects(t *testing.T) {
 	r.Attempt = attempt(2, 1) // a second holder of the device
 	h.records[r.Attempt] = r
 	h.boot()
-	line := func(msg string) turn.Line {
+	line := func(msg string) step.Line {
 		t.Helper()
 		for _, l := range h.done.Log {
 			if l.Msg == msg {
@@ -209,7 +209,7 @@ func TestLogLinesAreInTheNextEffects(t *testing.T) {
 			}
 		}
 		t.Fatalf("no line %q in %+v", msg, h.done.Log)
-		return turn.Line{}
+		return step.Line{}
 	}
 	line("devices of a running attempt cannot be held")
 	h.round(worker.DeviceFault{Fault: gpu.Fault{UUID: "GPU-b", Severity: gpu.SeverityDevice, Text: "xid 79"}})

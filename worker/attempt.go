@@ -14,7 +14,7 @@ import (
 	"github.com/musterhq/muster/internal/fairshare"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/leaseclock"
-	"github.com/musterhq/muster/worker/turn"
+	"github.com/musterhq/muster/worker/step"
 )
 
 // attempt is what a worker knows about one attempt at one task.
@@ -25,7 +25,7 @@ type attempt struct {
 	offer    *offer              // the offer that led to it; nil after a restart
 	dirty    bool                // rec is newer than on disk
 	saved    bool                // a version of rec is on disk, or may be
-	lapse    *turn.Timer         // ends the reservation
+	lapse    *step.Timer         // ends the reservation
 	start    *contract.Start     // the Start that waits in phase asked
 	known    bool                // the driver was asked to start it, maybe by an earlier run of the daemon
 	began    leaseclock.BootTime // when the driver was asked to start it, then when its process began; 0 after a restart
@@ -49,7 +49,7 @@ type yielding struct {
 	offered  int // the level of its offer
 	width    int // by which its GPU-time grows; see contract.Width
 	work     contract.Work
-	relevel  *turn.Timer // when its level changes
+	relevel  *step.Timer // when its level changes
 }
 
 // precedence returns the present precedence of the attempt. Only offers of a higher precedence may end it.
@@ -65,7 +65,7 @@ type stay struct {
 type stopping struct {
 	grace  time.Duration
 	reason string
-	retry  *turn.Timer // repeats a Stop that the driver could not take
+	retry  *step.Timer // repeats a Stop that the driver could not take
 }
 
 // runs reports whether the attempt has a process or is about to get one.
@@ -82,7 +82,7 @@ func (a *attempt) lasting() bool {
 }
 
 // move changes the phase. A move that is not in the table is a bug, and is logged.
-func (a *attempt) move(t *turn.Turn, to phase) {
+func (a *attempt) move(t *step.Turn, to phase) {
 	if !slices.Contains(moves[a.phase], to) {
 		t.Log(slog.LevelError, "defect: illegal move of an attempt", slog.String("attempt", a.rec.Attempt.String()),
 			slog.String("from", a.phase.String()), slog.String("to", to.String()))
@@ -121,7 +121,7 @@ type offer struct {
 	group     *group
 	submitted leaseclock.BootTime // when its job was submitted, from the job's age when the offer arrived
 	until     leaseclock.BootTime // how long it may wait
-	timer     *turn.Timer         // fires at until; nil: it has not had to wait yet
+	timer     *step.Timer         // fires at until; nil: it has not had to wait yet
 	state     offerState
 	standing  fairshare.Standing
 	turn      uint64 // when it got its turn, counted by the queue; 0: not yet
@@ -204,7 +204,7 @@ type group struct {
 	session session
 	late    []*attempt          // attempts in phase asked that wait for a renewal
 	next    leaseclock.BootTime // when the next Renew is due
-	timer   *turn.Timer         // fires at next
+	timer   *step.Timer         // fires at next
 
 	refused []buried                 // attempts that were refused, the oldest first; some of them may have been dropped since
 	running map[job.Attempt]*attempt // started and not ended

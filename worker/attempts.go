@@ -17,13 +17,13 @@ import (
 	"github.com/musterhq/muster/worker/health"
 	"github.com/musterhq/muster/worker/leaseclock"
 	"github.com/musterhq/muster/worker/resources"
-	"github.com/musterhq/muster/worker/turn"
+	"github.com/musterhq/muster/worker/step"
 )
 
 // attempts holds the attempts that are reserved, run, or are not acknowledged yet.
 type attempts struct {
 	cfg      *Config
-	turn     *turn.Turn
+	turn     *step.Turn
 	account  *resources.Account
 	health   *health.Health
 	ledger   *ledger

@@ -10,12 +10,12 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/leaseclock"
-	"github.com/musterhq/muster/worker/turn"
+	"github.com/musterhq/muster/worker/step"
 )
 
 // claims holds the journal groups that have tasks here or have offered some, and their owners.
 type claims struct {
-	turn     *turn.Turn
+	turn     *step.Turn
 	ledger   *ledger
 	sessions *sessions
 	groups   map[job.Group]*group
@@ -24,7 +24,7 @@ type claims struct {
 	sweeping bool                  // a timer for the next sweep is set
 }
 
-func newClaims(t *turn.Turn, l *ledger, s *sessions) *claims {
+func newClaims(t *step.Turn, l *ledger, s *sessions) *claims {
 	return &claims{turn: t, ledger: l, sessions: s, groups: map[job.Group]*group{}, by: map[job.Peer][]*group{}, ignored: map[job.Peer]uint64{}}
 }
 

@@ -8,13 +8,13 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/leaseclock"
-	"github.com/musterhq/muster/worker/turn"
+	"github.com/musterhq/muster/worker/step"
 )
 
 // commands carries out the commands of owners about attempts, except Start.
 type commands struct {
 	cfg      *Config
-	turn     *turn.Turn
+	turn     *step.Turn
 	reports  *reports
 	leases   *leases
 	attempts *attempts

@@ -14,7 +14,7 @@ import (
 	"github.com/musterhq/muster/worker/health"
 	"github.com/musterhq/muster/worker/leaseclock"
 	"github.com/musterhq/muster/worker/resources"
-	"github.com/musterhq/muster/worker/turn"
+	"github.com/musterhq/muster/worker/step"
 	"github.com/musterhq/muster/worker/useraccounts"
 )
 
@@ -34,7 +34,7 @@ import (
 // simulation can replay it.
 type Core struct {
 	cfg          *Config
-	turn         *turn.Turn
+	turn         *step.Turn
 	account      *resources.Account // including the quotas
 	health       *health.Health     // including the devices and the breakers
 	ledger       *ledger
@@ -59,7 +59,7 @@ func NewCore(cfg Config) (*Core, error) {
 		return nil, err
 	}
 	c := &Core{
-		cfg: &cfg, turn: turn.New(), ledger: &ledger{gone: map[job.Attempt]struct{}{}}, sessions: newSessions(cfg.Profile.Peer),
+		cfg: &cfg, turn: step.New(), ledger: &ledger{gone: map[job.Attempt]struct{}{}}, sessions: newSessions(cfg.Profile.Peer),
 	}
 	c.cfg.Profile.Limits = cfg.Limits.Told(cfg.Priorities)
 	var err error

@@ -17,7 +17,7 @@ import (
 	"github.com/musterhq/muster/worker/driver"
 	"github.com/musterhq/muster/worker/health"
 	"github.com/musterhq/muster/worker/leaseclock"
-	"github.com/musterhq/muster/worker/turn"
+	"github.com/musterhq/muster/worker/step"
 )
 
 const (
@@ -59,7 +59,7 @@ type host struct {
 	unsaved bool             // the last write has failed
 	refuses string           // the reason why the host's policy refuses all tasks; empty: it refuses none
 	mute    bool             // the policy does not answer
-	asked   []turn.Admission // questions to the policy without an answer
+	asked   []step.Admission // questions to the policy without an answer
 	busy    map[int]bool     // ports that other programs use
 
 	done worker.Effects                      // of the last round

@@ -11,16 +11,16 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/worker/health"
 	"github.com/musterhq/muster/worker/leaseclock"
-	"github.com/musterhq/muster/worker/turn"
+	"github.com/musterhq/muster/worker/step"
 )
 
 // drainState is the drain of this host.
 type drainState struct {
-	turn     *turn.Turn
+	turn     *step.Turn
 	health   *health.Health
 	attempts *attempts
 	now      Drain
-	deadline *turn.Timer
+	deadline *step.Timer
 	drained  bool // no task holds a GPU, and none gets one before the drain ends
 }
 

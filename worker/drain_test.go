@@ -10,7 +10,7 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/driver"
-	"github.com/musterhq/muster/worker/turn"
+	"github.com/musterhq/muster/worker/step"
 )
 
 // endedByTERM returns the end of a task after the signal TERM.
@@ -37,7 +37,7 @@ func TestTasksArePreemptedAtTheDeadlineOfADrain(t *testing.T) {
 	if len(h.done.Stop) != 0 {
 		t.Fatalf("stopped before the deadline: %+v, want none", h.done.Stop)
 	}
-	var stops []turn.Stop
+	var stops []step.Stop
 	h.jump(2 * time.Second)
 	stops = append(stops, h.round().Stop...)
 	if len(stops) != 1 || stops[0].Attempt != a || stops[0].Grace != job.DefaultGrace {

@@ -12,7 +12,7 @@ import (
 	"github.com/musterhq/muster/worker/driver"
 	"github.com/musterhq/muster/worker/health"
 	"github.com/musterhq/muster/worker/resources"
-	"github.com/musterhq/muster/worker/turn"
+	"github.com/musterhq/muster/worker/step"
 	"github.com/musterhq/muster/worker/useraccounts"
 )
 
@@ -135,7 +135,7 @@ func (w Writes) Empty() bool { return len(w.Put)+len(w.Gone)+len(w.Claims) == 0 
 
 // Effects is what to do after a turn, in the order of loop.executor.carryOut.
 type Effects struct {
-	turn.Effects
+	step.Effects
 	// Keep is the quarantine to save; nil: it has not changed.
 	Keep *health.Quarantine
 	// KeepUsage is the usage to save; nil: not now.

@@ -11,7 +11,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/leaseclock"
-	"github.com/musterhq/muster/worker/turn"
+	"github.com/musterhq/muster/worker/step"
 )
 
 // changes reports whether a scheduler that was told f should now be told to: the kind differs, something is kept for the
@@ -98,7 +98,7 @@ func (fs *forecasts) forget(p job.Peer) { delete(fs.pending, p) }
 
 // keeping is what schedulers are told about what is kept for waiting tasks.
 type keeping struct {
-	turn   *turn.Turn
+	turn   *step.Turn
 	all    []keptFor
 	unsaid bool // no Availability has reported the last change
 	waits  bool // a timer is set

@@ -6,25 +6,25 @@ import (
 	"math/rand/v2"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker/turn"
+	"github.com/musterhq/muster/worker/step"
 )
 
 // ports gives each gang a port that no other gang on this host has.
 type ports struct {
 	cfg  *Config
-	turn *turn.Turn
+	turn *step.Turn
 	used map[int]job.Attempt
 	next int // where the next search begins
 }
 
-func newPorts(cfg *Config, t *turn.Turn) *ports {
+func newPorts(cfg *Config, t *step.Turn) *ports {
 	first := rand.New(rand.NewPCG(cfg.Seed, 0x706f727473)).IntN(cfg.ports()) //nolint:gosec // not a secret
 	return &ports{cfg: cfg, turn: t, used: map[int]job.Attempt{}, next: first}
 }
 
 // search asks for a port that no other program uses either. The answer is a PortFound.
 func (p *ports) search(a job.Attempt) {
-	s := turn.PortSearch{Attempt: a}
+	s := step.PortSearch{Attempt: a}
 	for range min(p.cfg.ports(), maxTries+len(p.used)) {
 		port := p.cfg.FirstPort + p.next
 		p.next = (p.next + 1) % p.cfg.ports()

@@ -13,13 +13,13 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/driver"
 	"github.com/musterhq/muster/worker/leaseclock"
-	"github.com/musterhq/muster/worker/turn"
+	"github.com/musterhq/muster/worker/step"
 )
 
 // leases renews the leases of the journal groups with their owners.
 type leases struct {
 	cfg      *Config
-	turn     *turn.Turn
+	turn     *step.Turn
 	ledger   *ledger
 	sessions *sessions
 	reports  *reports
@@ -27,7 +27,7 @@ type leases struct {
 	claims   *claims
 
 	renewals []contract.Renew                    // to send at the end of this turn
-	signals  []turn.SignalTo                     // to send when a newer epoch is on disk
+	signals  []step.SignalTo                     // to send when a newer epoch is on disk
 	extends  map[job.Attempt]leaseclock.BootTime // to carry out when a newer epoch is on disk
 }
 
@@ -212,7 +212,7 @@ func (l *leases) keep(now leaseclock.Moment, g *group, a *attempt, clock leasecl
 
 // signal sends a signal to a running attempt once the epoch of the command is on disk.
 func (l *leases) signal(g *group, a *attempt, number int) {
-	s := turn.SignalTo{Attempt: a.rec.Attempt, Number: number}
+	s := step.SignalTo{Attempt: a.rec.Attempt, Number: number}
 	switch {
 	case a.phase == launched && !g.unsaved:
 		l.turn.Signal(s)

@@ -13,7 +13,7 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/driver"
-	"github.com/musterhq/muster/worker/turn"
+	"github.com/musterhq/muster/worker/step"
 )
 
 func TestEventsAreNumberedAndKeptUntilAcknowledged(t *testing.T) {
@@ -82,8 +82,8 @@ func TestCancelInEachPhase(t *testing.T) {
 		s := h.meet(amy, 1)
 		h.run(amy, 1, a, s, cpu)
 		e := h.says(amy, cancel)
-		if !slices.Equal(e.Stop, []turn.Stop{{Attempt: a, Grace: 3 * time.Second, Reason: "enough"}}) {
-			t.Fatalf("stop = %+v, want %v", e.Stop, []turn.Stop{{Attempt: a, Grace: 3 * time.Second, Reason: "enough"}})
+		if !slices.Equal(e.Stop, []step.Stop{{Attempt: a, Grace: 3 * time.Second, Reason: "enough"}}) {
+			t.Fatalf("stop = %+v, want %v", e.Stop, []step.Stop{{Attempt: a, Grace: 3 * time.Second, Reason: "enough"}})
 		}
 		h.round(worker.StopFailed{Attempt: a})
 		h.jump(time.Second)

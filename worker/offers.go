@@ -11,14 +11,14 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/leaseclock"
 	"github.com/musterhq/muster/worker/resources"
-	"github.com/musterhq/muster/worker/turn"
+	"github.com/musterhq/muster/worker/step"
 	"github.com/musterhq/muster/worker/useraccounts"
 )
 
 // offers answers the offers of schedulers.
 type offers struct {
 	cfg          *Config
-	turn         *turn.Turn
+	turn         *step.Turn
 	account      *resources.Account
 	sessions     *sessions
 	reports      *reports
@@ -30,7 +30,7 @@ type offers struct {
 	preemption   *preemption
 	availability *availability
 	residents    *useraccounts.Accounts
-	turns        *turn.Timer // fires when a turn of setting aside, or of sharing, ends
+	turns        *step.Timer // fires when a turn of setting aside, or of sharing, ends
 }
 
 // offer handles an offer: it queues a new one, renews a queued one, and declines one that this host can never accept.

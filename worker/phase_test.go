@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/musterhq/muster/internal/contract"
-	"github.com/musterhq/muster/worker/turn"
+	"github.com/musterhq/muster/worker/step"
 )
 
 // Each phase has legal moves, except the final ones. No move goes back on disk.
@@ -24,10 +24,10 @@ func TestEachPhaseHasLegalMoves(t *testing.T) {
 }
 
 func TestIllegalMoveIsLogged(t *testing.T) {
-	var turn turn.Turn
+	var s step.Turn
 	a := &attempt{phase: done}
-	a.move(&turn, launched)
-	if fx := turn.End(); len(fx.Log) != 1 || a.phase != launched || a.rec.Phase != contract.PhaseStarted {
+	a.move(&s, launched)
+	if fx := s.End(); len(fx.Log) != 1 || a.phase != launched || a.rec.Phase != contract.PhaseStarted {
 		t.Fatalf("log %v, phase %s, want one line, and the phase of the move", fx.Log, a.phase)
 	}
 }

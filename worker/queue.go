@@ -10,12 +10,12 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/leaseclock"
 	"github.com/musterhq/muster/worker/resources"
-	"github.com/musterhq/muster/worker/turn"
+	"github.com/musterhq/muster/worker/step"
 )
 
 // queue holds the offers of all schedulers.
 type queue struct {
-	turn     *turn.Turn
+	turn     *step.Turn
 	meter    *resources.Meter
 	offers   map[offerKey]*offer    // offers that are queued, reserved or lapsed
 	ranked   []*offer               // queued offers in the order of precede; removed ones stay until the next sweep
@@ -27,7 +27,7 @@ type queue struct {
 	gangs    gangs
 }
 
-func newQueue(t *turn.Turn, m *resources.Meter) *queue {
+func newQueue(t *step.Turn, m *resources.Meter) *queue {
 	return &queue{
 		turn: t, meter: m, offers: map[offerKey]*offer{}, perPeer: map[job.Peer]int{}, lapsed: map[job.Attempt]*offer{}, gangs: newGangs(),
 	}

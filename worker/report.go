@@ -7,12 +7,12 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/leaseclock"
 	"github.com/musterhq/muster/worker/resources"
-	"github.com/musterhq/muster/worker/turn"
+	"github.com/musterhq/muster/worker/step"
 )
 
 // reports sends events, declines and availability to schedulers.
 type reports struct {
-	turn     *turn.Turn
+	turn     *step.Turn
 	ledger   *ledger
 	declines []decline
 	seq      uint64              // number of the newest Availability

@@ -11,12 +11,12 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/leaseclock"
 	"github.com/musterhq/muster/worker/resources"
-	"github.com/musterhq/muster/worker/turn"
+	"github.com/musterhq/muster/worker/step"
 )
 
 // reservations handles the attempts that hold resources but are not started.
 type reservations struct {
-	turn     *turn.Turn
+	turn     *step.Turn
 	account  *resources.Account
 	sessions *sessions
 	reports  *reports

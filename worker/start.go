@@ -10,13 +10,13 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/leaseclock"
-	"github.com/musterhq/muster/worker/turn"
+	"github.com/musterhq/muster/worker/step"
 )
 
 // starts handles the Starts of owners.
 type starts struct {
 	cfg          *Config
-	turn         *turn.Turn
+	turn         *step.Turn
 	ledger       *ledger
 	sessions     *sessions
 	reports      *reports
@@ -103,7 +103,7 @@ func (s *starts) otherGang(a *attempt, m contract.Start) string {
 }
 
 func (s *starts) askPolicy(a *attempt) {
-	s.turn.Admit(turn.Admission{Attempt: a.rec.Attempt, User: a.rec.User, Spec: a.start.File.Spec()})
+	s.turn.Admit(step.Admission{Attempt: a.rec.Attempt, User: a.rec.User, Spec: a.start.File.Spec()})
 }
 
 // tooLate reports whether so little of the lease is left that the task would soon get TERM.

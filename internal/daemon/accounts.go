@@ -16,7 +16,7 @@ import (
 	"github.com/musterhq/muster/internal/osuser"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/resources"
-	"github.com/musterhq/muster/worker/turn"
+	"github.com/musterhq/muster/worker/step"
 	"github.com/musterhq/muster/worker/useraccounts"
 )
 
@@ -86,15 +86,15 @@ const lookUpWidth = 8
 // lookups looks up accounts. It begins the lookups for one scheduler in the order in which they were asked.
 type lookups struct {
 	find  func(name string) (uid int, err error)
-	asked chan turn.UserLookup
+	asked chan step.UserLookup
 }
 
 func newLookups(find func(name string) (uid int, err error)) *lookups {
-	return &lookups{find: find, asked: make(chan turn.UserLookup, useraccounts.MaxLookUps)}
+	return &lookups{find: find, asked: make(chan step.UserLookup, useraccounts.MaxLookUps)}
 }
 
 // ask queues users. It does not block: the channel has room for as many lookups as the worker has open.
-func (l *lookups) ask(users []turn.UserLookup) {
+func (l *lookups) ask(users []step.UserLookup) {
 	for _, u := range users {
 		l.asked <- u
 	}
@@ -102,7 +102,7 @@ func (l *lookups) ask(users []turn.UserLookup) {
 
 // run does the lookups and calls tell with each answer, until ctx ends. It does not wait for lookups that hang.
 func (l *lookups) run(ctx context.Context, tell func(user string, is useraccounts.Presence)) error {
-	var waiting []turn.UserLookup // at most worker.MaxLookUps
+	var waiting []step.UserLookup // at most worker.MaxLookUps
 	running, ended := useraccounts.NewPortions(lookUpWidth), make(chan job.Peer, lookUpWidth)
 	for {
 		select {
@@ -113,7 +113,7 @@ func (l *lookups) run(ctx context.Context, tell func(user string, is useraccount
 		case p := <-ended:
 			running.Add(p, -1)
 		}
-		waiting = slices.DeleteFunc(waiting, func(u turn.UserLookup) bool {
+		waiting = slices.DeleteFunc(waiting, func(u step.UserLookup) bool {
 			if !running.Fits(u.For) {
 				return false
 			}

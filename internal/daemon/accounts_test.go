@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/musterhq/muster/worker/turn"
+	"github.com/musterhq/muster/worker/step"
 	"github.com/musterhq/muster/worker/useraccounts"
 )
 
@@ -40,7 +40,7 @@ func TestHangingLookupDelaysNobody(t *testing.T) {
 		}()
 		began := time.Now()
 		for _, name := range []string{"hangs", "hangs", "amy", "nobody", "fails"} {
-			l.ask([]turn.UserLookup{{User: name, For: "ada"}})
+			l.ask([]step.UserLookup{{User: name, For: "ada"}})
 		}
 		synctest.Wait()
 		got := map[string]useraccounts.Presence{}
@@ -78,9 +78,9 @@ func TestHangingLookupsDelayNoOtherScheduler(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- l.run(ctx, func(user string, _ useraccounts.Presence) { answers <- user }) }()
 		for range useraccounts.MaxLookUps / 2 {
-			l.ask([]turn.UserLookup{{User: "hangs", For: "mallory"}})
+			l.ask([]step.UserLookup{{User: "hangs", For: "mallory"}})
 		}
-		l.ask([]turn.UserLookup{{User: "amy", For: "ada"}})
+		l.ask([]step.UserLookup{{User: "amy", For: "ada"}})
 		synctest.Wait()
 		if len(answers) != 1 || <-answers != "amy" {
 			t.Error("a lookup waits for those of another scheduler")

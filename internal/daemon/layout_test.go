@@ -59,16 +59,16 @@ var allowedImports = map[string][]string{
 	"internal/keptsocket":         {},
 	"internal/timerslack":         {},
 	"internal/testkit/rogue":      {"job", "dht", "p2p", "p2p/gossip", "p2p/peerhttp", "p2p/session", "p2p/wirepb"}, // the hostile member of tests
-	"worker":                      {"job", "gpu", "internal/contract", "internal/fairshare", "worker/driver", "worker/environment", "worker/health", "worker/leaseclock", "worker/resources", "worker/turn", "worker/useraccounts"},
+	"worker":                      {"job", "gpu", "internal/contract", "internal/fairshare", "worker/driver", "worker/environment", "worker/health", "worker/leaseclock", "worker/resources", "worker/step", "worker/useraccounts"},
 	"worker/leaseclock":           {},
 	"worker/driver":               {"job", "worker/leaseclock"},
-	"worker/turn":                 {"job", "internal/contract", "internal/timers", "worker/driver", "worker/leaseclock"},
-	"worker/resources":            {"job", "gpu", "internal/contract", "internal/fairshare", "worker/driver", "worker/leaseclock", "worker/turn"},
-	"worker/health":               {"job", "gpu", "internal/contract", "worker/leaseclock", "worker/resources", "worker/turn"},
-	"worker/useraccounts":         {"job", "internal/contract", "worker/leaseclock", "worker/turn"},
+	"worker/step":                 {"job", "internal/contract", "internal/timers", "worker/driver", "worker/leaseclock"},
+	"worker/resources":            {"job", "gpu", "internal/contract", "internal/fairshare", "worker/driver", "worker/leaseclock", "worker/step"},
+	"worker/health":               {"job", "gpu", "internal/contract", "worker/leaseclock", "worker/resources", "worker/step"},
+	"worker/useraccounts":         {"job", "internal/contract", "worker/leaseclock", "worker/step"},
 	"worker/environment":          {"job", "gpu", "internal/contract"},
 	"worker/ledger":               {"job", "internal/contract", "internal/store", "internal/store/storepb"},
-	"worker/loop":                 {"job", "gpu", "internal/contract", "internal/fairshare", "internal/inbox", "worker", "worker/driver", "worker/health", "worker/leaseclock", "worker/resources", "worker/turn", "worker/useraccounts"},
+	"worker/loop":                 {"job", "gpu", "internal/contract", "internal/fairshare", "internal/inbox", "worker", "worker/driver", "worker/health", "worker/leaseclock", "worker/resources", "worker/step", "worker/useraccounts"},
 	"worker/output":               {"job"},
 	"worker/userfile":             {},
 	"worker/cgroup":               {},
@@ -109,7 +109,7 @@ var allowedImports = map[string][]string{
 	"internal/metrics":            {"job", "gpu"},
 	"internal/metrics/jobfiles":   {"job", "gpu"},
 	"internal/daemon": {
-		"job", "gpu", "gpu/nvml", "gpu/simgpu", "internal/hostinfo", "internal/osuser", "internal/contract", "internal/fairshare", "scheduler", "scheduler/backlog", "scheduler/loop", "scheduler/step", "worker", "worker/driver", "worker/health", "worker/leaseclock", "worker/ledger", "worker/loop", "worker/resources", "worker/turn", "worker/useraccounts", "worker/runner/docker", "worker/supervisor", "worker/output", "worker/runner", "worker/runner/protocol", "worker/runner/spawn", "worker/cgroup",
+		"job", "gpu", "gpu/nvml", "gpu/simgpu", "internal/hostinfo", "internal/osuser", "internal/contract", "internal/fairshare", "scheduler", "scheduler/backlog", "scheduler/loop", "scheduler/step", "worker", "worker/driver", "worker/health", "worker/leaseclock", "worker/ledger", "worker/loop", "worker/resources", "worker/step", "worker/useraccounts", "worker/runner/docker", "worker/supervisor", "worker/output", "worker/runner", "worker/runner/protocol", "worker/runner/spawn", "worker/cgroup",
 		"p2p", "p2p/session", "p2p/gossip", "p2p/peerhttp", "dht", "internal/store", "scheduler/journal", "api", "internal/upload", "worker/files", "worker/meter", "internal/audit", "internal/metrics", "internal/metrics/jobfiles", "internal/usage", "internal/waittime",
 	},
 	"internal/sim":                   {"job", "scheduler/state", "gpu", "internal/contract", "internal/fairshare", "scheduler", "scheduler/step", "worker", "worker/driver", "worker/health", "worker/leaseclock", "worker/resources", "internal/timers", "internal/sim/load", "internal/sim/record"},
@@ -161,7 +161,7 @@ func TestLayout(t *testing.T) {
 				if dir == "job" && strings.Contains(path, ".") {
 					t.Errorf("job/%s imports %s: job may import only the standard library", file, path)
 				}
-				if foreign := strings.Contains(path, "libp2p/"); foreign && slices.Contains([]string{"scheduler", "scheduler/loop", "worker", "worker/health", "worker/loop", "worker/resources", "worker/turn", "internal/store", "api", "internal/sim"}, dir) {
+				if foreign := strings.Contains(path, "libp2p/"); foreign && slices.Contains([]string{"scheduler", "scheduler/loop", "worker", "worker/health", "worker/loop", "worker/resources", "worker/step", "internal/store", "api", "internal/sim"}, dir) {
 					t.Errorf("%s/%s imports %s: only p2p, dht and node may import libp2p", dir, file, path)
 				}
 			}

@@ -27,7 +27,7 @@ var fileOrder = map[string]string{
 // acyclic lists the packages whose files may have any order. There is such an order if their dependencies form no
 // cycle.
 var acyclic = []string{
-	"scheduler/fleet", "scheduler/place", "scheduler/policy", "api", "internal/daemon", "p2p", "cmd/muster", "worker/files", "worker/health", "worker/ledger", "worker/loop", "worker/resources", "worker/turn", "worker/useraccounts", "internal/upload", "internal/store", "worker/runner", "worker/supervisor", "scheduler/state", "scheduler/journal", "internal/sim/report", "internal/sim/report/page",
+	"scheduler/fleet", "scheduler/place", "scheduler/policy", "api", "internal/daemon", "p2p", "cmd/muster", "worker/files", "worker/health", "worker/ledger", "worker/loop", "worker/resources", "worker/step", "worker/useraccounts", "internal/upload", "internal/store", "worker/runner", "worker/supervisor", "scheduler/state", "scheduler/journal", "internal/sim/report", "internal/sim/report/page",
 }
 
 // cycles lists the packages of acyclic that still have cycles. It says how many dependencies between files are part of

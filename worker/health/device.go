@@ -16,7 +16,7 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/leaseclock"
 	"github.com/musterhq/muster/worker/resources"
-	"github.com/musterhq/muster/worker/turn"
+	"github.com/musterhq/muster/worker/step"
 )
 
 // device is what a worker knows about one GPU beyond who holds it.
@@ -34,7 +34,7 @@ type device struct {
 
 // devices are the GPUs of this host.
 type devices struct {
-	turn    *turn.Turn
+	turn    *step.Turn
 	account *resources.Account
 	by      map[string]*device // by UUID
 	unsaved bool               // the quarantine has changed and must be saved

@@ -8,7 +8,7 @@ import (
 
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/worker/leaseclock"
-	"github.com/musterhq/muster/worker/turn"
+	"github.com/musterhq/muster/worker/step"
 )
 
 // faults are the errors that a GPU has reported.
@@ -17,7 +17,7 @@ type faults struct {
 	last   leaseclock.BootTime // when it last reported a fault
 	probe  leaseclock.BootTime // when the quarantine may end
 	kept   leaseclock.BootTime // when last and probe were last written
-	probes [2]*turn.Timer      // request a status from the driver
+	probes [2]*step.Timer      // request a status from the driver
 	ecc    int64               // uncorrectable memory errors when they were last read; -1: never read
 }
 

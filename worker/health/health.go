@@ -16,12 +16,12 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/leaseclock"
 	"github.com/musterhq/muster/worker/resources"
-	"github.com/musterhq/muster/worker/turn"
+	"github.com/musterhq/muster/worker/step"
 )
 
 // Health records the failures of the host and its devices.
 type Health struct {
-	turn     *turn.Turn
+	turn     *step.Turn
 	boot     string // this boot of the host
 	host     hostBreaker
 	devices  devices
@@ -30,7 +30,7 @@ type Health struct {
 	unsaved  bool              // the state of a breaker has changed and must be saved
 }
 
-func New(boot string, gpus []gpu.Device, saved Quarantine, t *turn.Turn, a *resources.Account) *Health {
+func New(boot string, gpus []gpu.Device, saved Quarantine, t *step.Turn, a *resources.Account) *Health {
 	h := &Health{
 		turn: t, boot: boot, host: hostBreaker{turn: t}, saved: saved,
 		devices: devices{turn: t, account: a, by: map[string]*device{}},
@@ -257,7 +257,7 @@ func (h *Health) Quarantined() map[string]string {
 // hostBreaker is the breaker of the host.
 type hostBreaker struct {
 	breaker
-	turn    *turn.Turn
+	turn    *step.Turn
 	unsaved bool                // the pause has changed and must be saved
 	why     string              // why the host is paused; empty: it is not
 	until   leaseclock.BootTime // when the pause ends

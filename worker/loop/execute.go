@@ -13,7 +13,7 @@ import (
 	"github.com/musterhq/muster/worker/driver"
 	"github.com/musterhq/muster/worker/health"
 	"github.com/musterhq/muster/worker/resources"
-	"github.com/musterhq/muster/worker/turn"
+	"github.com/musterhq/muster/worker/step"
 )
 
 // executor carries out effects.
@@ -40,7 +40,7 @@ func (x *executor) carryOut(ctx context.Context, e worker.Effects) {
 }
 
 // search looks for ports.
-func (x *executor) search(ports []turn.PortSearch) {
+func (x *executor) search(ports []step.PortSearch) {
 	for _, s := range ports {
 		found := worker.PortFound{Attempt: s.Attempt}
 		for _, port := range s.Try {
@@ -54,14 +54,14 @@ func (x *executor) search(ports []turn.PortSearch) {
 }
 
 // writeLog writes the lines to the log.
-func (x *executor) writeLog(ctx context.Context, lines []turn.Line) {
+func (x *executor) writeLog(ctx context.Context, lines []step.Line) {
 	for _, s := range lines {
 		x.log.LogAttrs(ctx, s.Level, s.Msg, s.Attrs...) //nolint:sloglint // the core fixes the message
 	}
 }
 
 // admit asks the host's policy.
-func (x *executor) admit(asked []turn.Admission) {
+func (x *executor) admit(asked []step.Admission) {
 	for _, a := range asked {
 		answer := worker.Admitted{Attempt: a.Attempt}
 		if x.parts.Admit != nil {

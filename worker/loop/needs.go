@@ -9,7 +9,7 @@ import (
 	"github.com/musterhq/muster/worker/health"
 	"github.com/musterhq/muster/worker/leaseclock"
 	"github.com/musterhq/muster/worker/resources"
-	"github.com/musterhq/muster/worker/turn"
+	"github.com/musterhq/muster/worker/step"
 )
 
 // Ledger keeps the state of a worker on disk.
@@ -54,7 +54,7 @@ type Parts struct {
 	Admit func(user string, spec job.Spec) error
 	// LookUp looks up whether users have an account, and passes each answer to TellLookedUp. It must not wait. May be nil
 	// without Config.LookUp.
-	LookUp func(users []turn.UserLookup)
+	LookUp func(users []step.UserLookup)
 	// PortFree reports whether no program on this host listens on a port. Nil: all ports are free.
 	PortFree func(port int) bool
 	// Clocks is ReadClocks; tests use other clocks.

@@ -14,12 +14,12 @@ import (
 	"github.com/musterhq/muster/internal/fairshare"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/leaseclock"
-	"github.com/musterhq/muster/worker/turn"
+	"github.com/musterhq/muster/worker/step"
 )
 
 // Account records what the host has, and what attempts and users hold of it.
 type Account struct {
-	turn     *turn.Turn
+	turn     *step.Turn
 	Capacity Capacity
 	Quotas   quotas
 	Meter    *Meter
@@ -30,7 +30,7 @@ type Account struct {
 	foreign  func() []contract.ForeignUse // what programs that muster did not start use of the devices
 }
 
-func NewAccount(p contract.Profile, l Limits, w fairshare.Weights, saved Usage, t *turn.Turn) (*Account, error) {
+func NewAccount(p contract.Profile, l Limits, w fairshare.Weights, saved Usage, t *step.Turn) (*Account, error) {
 	a := &Account{turn: t, Quotas: newQuotas(l, t), Meter: newMeter(p, w, saved, t), holders: map[string]int{}, yields: map[int]yields{}, stale: true}
 	var err error
 	a.Capacity, err = newCapacity(p)

@@ -16,7 +16,7 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/driver"
 	"github.com/musterhq/muster/worker/leaseclock"
-	"github.com/musterhq/muster/worker/turn"
+	"github.com/musterhq/muster/worker/step"
 )
 
 const (
@@ -31,7 +31,7 @@ const (
 
 // Meter counts what accounts use. It computes usage when it is read, so that it costs nothing while tasks run.
 type Meter struct {
-	turn    *turn.Turn
+	turn    *step.Turn
 	weights fairshare.Weights
 	has     fairshare.Use // the GPUs and CPUs of this host
 	lines   map[fairshare.Account]*line
@@ -39,7 +39,7 @@ type Meter struct {
 	saved   Usage            // what an earlier run of the daemon has saved
 	table   *fairshare.Table // the standings; nil: none were needed yet
 	tableAt leaseclock.BootTime
-	timer   *turn.Timer // for news of usage; nil: nothing is used and all is told and saved
+	timer   *step.Timer // for news of usage; nil: nothing is used and all is told and saved
 	due     bool        // schedulers are to be told in this turn
 	keep    bool        // usage is to be saved in this turn
 	kept    leaseclock.BootTime
@@ -54,7 +54,7 @@ type line struct {
 	at    leaseclock.BootTime
 }
 
-func newMeter(p contract.Profile, w fairshare.Weights, saved Usage, t *turn.Turn) *Meter {
+func newMeter(p contract.Profile, w fairshare.Weights, saved Usage, t *step.Turn) *Meter {
 	return &Meter{turn: t, weights: w, has: offeredBy(p), lines: map[fairshare.Account]*line{}, saved: saved}
 }
 

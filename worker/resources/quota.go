@@ -11,7 +11,7 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker/turn"
+	"github.com/musterhq/muster/worker/step"
 )
 
 // quotas records what users hold here, what they may hold, and whose offers were declined for that.
@@ -22,7 +22,7 @@ type quotas struct {
 	Refusals Refusals
 }
 
-func newQuotas(l Limits, t *turn.Turn) quotas {
+func newQuotas(l Limits, t *step.Turn) quotas {
 	q := quotas{usage: map[string]contract.Held{}, Refusals: newRefusals(t)}
 	q.set(l)
 	return q

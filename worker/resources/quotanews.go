@@ -15,7 +15,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/leaseclock"
-	"github.com/musterhq/muster/worker/turn"
+	"github.com/musterhq/muster/worker/step"
 )
 
 // refusal is a user whose quota was reached, and a scheduler whose offers were declined for that.
@@ -29,7 +29,7 @@ type refusal struct {
 // have had time to offer the tasks, no task of the user with a lower priority starts.
 type head struct {
 	priority int
-	timer    *turn.Timer // ends it
+	timer    *step.Timer // ends it
 }
 
 // MaxRefusals bounds the recorded pairs of a scheduler and a user whose quota was reached. Each takes some 200 bytes.
@@ -41,14 +41,14 @@ const headFor = time.Second
 
 // Refusals records which schedulers to tell. If there are more than MaxRefusals, the oldest are dropped.
 type Refusals struct {
-	turn    *turn.Turn
+	turn    *step.Turn
 	heads   map[string]head                       // by user
 	list    *list.List                            // of refusal, the oldest first
 	of      map[string]map[job.Peer]*list.Element // by user
 	pending map[job.Peer]map[string]struct{}      // users that may hold more, by scheduler that was not told yet
 }
 
-func newRefusals(t *turn.Turn) Refusals {
+func newRefusals(t *step.Turn) Refusals {
 	return Refusals{turn: t, heads: map[string]head{}, list: list.New(), of: map[string]map[job.Peer]*list.Element{}, pending: map[job.Peer]map[string]struct{}{}}
 }
 

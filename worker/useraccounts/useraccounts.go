@@ -16,7 +16,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/leaseclock"
-	"github.com/musterhq/muster/worker/turn"
+	"github.com/musterhq/muster/worker/step"
 )
 
 const (
@@ -50,7 +50,7 @@ const (
 // Accounts remembers who has an account, and holds the offers whose users are being looked up.
 type Accounts struct {
 	lookUp bool // users are looked up
-	turn   *turn.Turn
+	turn   *step.Turn
 
 	of    map[string]*list.Element // by user; of *resident
 	order *list.List               // the user of the newest offer last
@@ -67,7 +67,7 @@ type resident struct {
 	until leaseclock.BootTime // when it is to be looked up again
 	asked bool                // a lookup has no answer yet
 	asker job.Peer            // the scheduler for which it is made
-	timer *turn.Timer         // ends the wait of the offers
+	timer *step.Timer         // ends the wait of the offers
 	held  []heldOffer
 }
 
@@ -76,7 +76,7 @@ type heldOffer struct {
 	msg  contract.Offer
 }
 
-func New(lookUp bool, t *turn.Turn) *Accounts {
+func New(lookUp bool, t *step.Turn) *Accounts {
 	return &Accounts{
 		lookUp: lookUp, turn: t, of: map[string]*list.Element{}, order: list.New(),
 		known: NewPortions(maxResidents), open: NewPortions(MaxLookUps), held: NewPortions(maxHeld),
@@ -152,7 +152,7 @@ func (r *Accounts) ask(now leaseclock.Moment, from job.Peer, user string, decide
 	}
 	r.open.Add(from, 1)
 	u.asked, u.asker = true, from
-	r.turn.LookUp(turn.UserLookup{User: user, For: from})
+	r.turn.LookUp(step.UserLookup{User: user, For: from})
 	if u.is != Present {
 		u.is = Unknown
 		u.timer = r.turn.Timers.Set(now.Boot.Add(lookUpWait), func(now leaseclock.Moment) { r.pass(now, u, decide) })

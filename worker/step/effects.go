@@ -1,4 +1,4 @@
-package turn
+package step
 
 // The effects of a turn that its parts ask for.
 

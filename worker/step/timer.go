@@ -1,4 +1,4 @@
-package turn
+package step
 
 // The timers of a Core, in one heap.
 

@@ -1,6 +1,6 @@
-// Package turn has what all parts of a worker share in one turn of its core: the timers, the effects so far, and what is left
-// to do before the turn ends.
-package turn
+// Package step has what all parts of a worker share in a step of its core: the timers, the effects so far, and what is left
+// to do before the step ends.
+package step
 
 // The state of a turn: the effects so far, and what is left to do before the turn ends.
 
