@@ -24,7 +24,6 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/internal/contract"
-	"github.com/musterhq/muster/internal/fairshare"
 	"github.com/musterhq/muster/internal/timers"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/backlog"
@@ -70,14 +69,14 @@ func NewCore(cfg step.Config, saved Saved, now time.Time) *Core {
 		Timers: timers.New[time.Time, func()](time.Time.Compare), Totals: step.NewTotals(),
 	}
 	c := &Core{turn: t}
-	c.search = &search{Turn: t, classes: map[string]*class{}}
+	c.search = newSearch(t)
 	c.entries = &entries{
 		Turn: t, table: state.NewTable(cfg.Group), applied: saved.Applied, byID: map[job.ID]*entry{}, started: now, holders: holders{},
 	}
 	c.history = &history{Turn: t, entries: c.entries, rows: saved.Applied, purging: map[uint64]bool{}}
 	c.hosts = &hosts{Turn: t, workers: map[job.Peer]*worker{}, fleet: fleet.NewTable()}
 	c.assigned = &assigned{byNode: map[job.Peer]map[*task]bool{}}
-	sh := &shares{Turn: t, hosts: c.hosts, weights: cfg.Shares, told: map[job.Peer][]toldUse{}, sums: map[fairshare.Account]*sum{}}
+	sh := newShares(t, cfg.Shares, c.hosts.delivers)
 	c.contact = &contact{
 		Turn: t, hosts: c.hosts, assigned: c.assigned, sessions: map[job.Peer]uint64{}, wanted: map[job.Peer]*want{},
 		paths: map[job.Peer]contract.Path{}, distances: map[job.Peer]fleet.Distance{},

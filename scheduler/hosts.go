@@ -4,6 +4,7 @@ package scheduler
 // again.
 
 import (
+	"github.com/musterhq/muster/internal/fairshare"
 	"time"
 
 	"github.com/musterhq/muster/internal/contract"
@@ -215,4 +216,12 @@ func (hs *hosts) probed(o *offer) {
 	if o.worker.Quotas.Probed(&o.claim) {
 		hs.offerToFreed(o.worker)
 	}
+}
+
+// delivers returns the GPUs and CPUs of all known hosts.
+func (hs *hosts) delivers() (all fairshare.Use) {
+	for _, w := range hs.workers {
+		all = all.Plus(Deliver(&w.Profile), 1) // whole numbers, so that their order does not matter
+	}
+	return all
 }

@@ -81,12 +81,11 @@ func shapeOf(p *pending, t *task) *shape {
 		}
 		prefers := s.Preferences()                        // none if they cannot be parsed
 		need.GPUModel = contract.ModelName(need.GPUModel) // here, so that no comparison has to do it
-		g = &shape{key: key, account: who, standing: p.shares.table.Of(who), queue: queue[*task]{order: rank}, Shape: fleet.Shape{
+		g = &shape{key: key, account: who, standing: p.shares.of(who), queue: queue[*task]{order: rank}, Shape: fleet.Shape{
 			User: t.e.job.User, Project: s.Project, Need: need, Gang: t.e.job.Gang(), Foot: fleet.FootprintOf(need), Pool: p.hosts.fleet.JoinPool(inPool, clauses, prefers...),
 			Priority: t.e.priority, TimeLimit: limit,
 		}}
-		g.class = p.search.class(fleet.ClassesFor(s))
-		g.class.shapes++
+		g.class = p.search.join(fleet.ClassesFor(s))
 		p.shapes[key] = g
 	}
 	return g
@@ -117,9 +116,7 @@ func leaveShape(p *pending, g *shape) {
 	}
 	delete(p.shapes, g.key)
 	p.hosts.fleet.LeavePool(g.Pool)
-	if g.class.shapes--; g.class.shapes == 0 {
-		delete(p.search.classes, g.class.key)
-	}
+	p.search.leave(g.class)
 }
 
 // splitByTime divides the shapes by time limits, too, because a host limits the time of tasks.
@@ -427,11 +424,11 @@ func (p *pending) unlist(g *shape) {
 
 // rerank orders the shapes by a new snapshot of what their accounts have used. The order inside a shape stays.
 func (p *pending) rerank() {
-	if !p.shares.news || !p.shares.refresh(p.rerank) {
+	if !p.shares.refresh(p.rerank) {
 		return
 	}
 	for _, g := range p.shapes {
-		g.standing = p.shares.table.Of(g.account)
+		g.standing = p.shares.of(g.account)
 	}
 	p.sort()
 }
@@ -445,14 +442,9 @@ func (p *pending) sort() {
 	}
 }
 
-// setWeights replaces the weights. Amounts are scaled by the half-life, so a new half-life makes all reported usage
-// void. Hosts report it again within half a minute.
+// setWeights replaces the weights of users and projects.
 func (p *pending) setWeights(w fairshare.Weights) {
-	if w.HalfLife != p.shares.weights.HalfLife {
-		clear(p.shares.told)
-		clear(p.shares.sums)
-	}
-	p.shares.weights, p.shares.table, p.shares.news = w, nil, true
+	p.shares.setWeights(w)
 	for _, g := range p.shapes {
 		g.standing = fairshare.Standing{}
 	}
@@ -465,20 +457,15 @@ func (p *pending) setWaiting(t *task, waiting bool) {
 	if t.waiting > 0 == waiting || t.shape == nil {
 		return
 	}
-	k := t.shape.class
-	k.waiting -= t.waiting
+	before := t.waiting
 	t.waiting = 0
 	if waiting {
 		t.waiting = 1
 		if t == t.e.front {
 			t.waiting = max(1, t.e.pendingTasks())
 		}
-		k.waiting += t.waiting
-	} else if k.waiting == 0 {
-		k.looking = false
-		p.search.announce = p.search.announce || k.announced
-		k.announced = false
 	}
+	p.search.count(t.shape.class, t.waiting-before)
 }
 
 // pause keeps the task from being placed until this time.

@@ -21,6 +21,14 @@ type Queue struct {
 	Oldest time.Time
 }
 
+// Demand is what the jobs of one account run and wait for.
+type Demand struct {
+	fairshare.Account
+	Running int     // tasks that are assigned to a host
+	Waiting int     // tasks that are PENDING
+	GPUs    float64 // that the running tasks hold; shares of a GPU count as such
+}
+
 // Queue returns what runs and waits, and for how long.
 func (v View) Queue() Queue {
 	c := v.core

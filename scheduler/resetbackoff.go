@@ -5,7 +5,6 @@ package scheduler
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 
@@ -64,12 +63,7 @@ func (a *anew) begin(wishes []*lookWish) {
 			}
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(a.search.classes)) {
-		if k := a.search.classes[key]; k.waiting > 0 {
-			k.looking, k.turn, k.pause, k.nextAt = true, 0, findFirst, a.Now
-			a.search.look(k, true)
-		}
-	}
+	a.search.restart()
 	a.After(lookAnewFor, a.end)
 }
 

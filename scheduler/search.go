@@ -5,6 +5,7 @@ package scheduler
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -30,12 +31,12 @@ type class struct {
 	key       string
 	names     []string
 	waiting   int  // tasks that no host has taken
-	shapes    int  // of tasks that have not ended
+	requests  int  // kinds of requests that wait for a host of the class
 	looking   bool // a task waits that no known host has room for
 	announced bool
 	pause     time.Duration // after the next search
 	nextAt    time.Time     // of the next search
-	turn      int           // which of the names the next search is for; after the last: workers of any class
+	next      int           // which of the names the next search is for; after the last: workers of any class
 }
 
 // The first pause between two searches for a class, and the longest.
@@ -44,15 +45,45 @@ const (
 	findMost  = 30 * time.Second
 )
 
-// class returns the class of these names. It makes the class if there is none.
-func (s *search) class(names []string) *class {
+// newSearch returns a search that looks for nothing yet.
+func newSearch(t *step.Turn) *search { return &search{Turn: t, classes: map[string]*class{}} }
+
+// join returns the class of these names for one more kind of request. It makes the class if there is none.
+func (s *search) join(names []string) *class {
 	key := strings.Join(names, " ")
 	k := s.classes[key]
 	if k == nil {
 		k = &class{key: key, names: names}
 		s.classes[key] = k
 	}
+	k.requests++
 	return k
+}
+
+// leave notes that a kind of request of the class is gone. The class is forgotten with the last one.
+func (s *search) leave(k *class) {
+	if k.requests--; k.requests == 0 {
+		delete(s.classes, k.key)
+	}
+}
+
+// count changes by n how many tasks of the class wait. When none is left, its search and its announcement end.
+func (s *search) count(k *class, n int) {
+	if k.waiting += n; k.waiting == 0 {
+		k.looking = false
+		s.announce = s.announce || k.announced
+		k.announced = false
+	}
+}
+
+// restart begins the search anew, without a pause, for each class of which tasks wait.
+func (s *search) restart() {
+	for _, key := range slices.Sorted(maps.Keys(s.classes)) {
+		if k := s.classes[key]; k.waiting > 0 {
+			k.looking, k.next, k.pause, k.nextAt = true, 0, findFirst, s.Now
+			s.look(k, true)
+		}
+	}
 }
 
 // look searches for hosts of the class until no task of the class waits. An urgent search begins at once, any other
@@ -61,7 +92,7 @@ func (s *search) look(k *class, urgent bool) {
 	if !k.looking {
 		k.looking = true
 		if !k.nextAt.After(s.Now) {
-			k.pause, k.turn, k.nextAt = findFirst, 0, s.Now
+			k.pause, k.next, k.nextAt = findFirst, 0, s.Now
 			if !urgent {
 				s.lookAt(k, s.Now.Add(findFirst))
 			}
@@ -70,12 +101,12 @@ func (s *search) look(k *class, urgent bool) {
 	if k.nextAt.After(s.Now) {
 		return
 	}
-	if k.turn == len(k.names) {
+	if k.next == len(k.names) {
 		s.find(contract.AnyWorker)
-		k.turn = 0
+		k.next = 0
 	} else {
-		s.find(k.names[k.turn])
-		k.turn++
+		s.find(k.names[k.next])
+		k.next++
 	}
 	k.announced, s.announce = true, true
 	pause := s.Jitter(k.pause)

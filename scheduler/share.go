@@ -26,20 +26,56 @@ const (
 // zero to its report, so stored amounts need no update as time passes.
 type shares struct {
 	*step.Turn
-	hosts *hosts
 
-	weights fairshare.Weights
-	told    map[job.Peer][]toldUse     // the last report of each host
-	sums    map[fairshare.Account]*sum // over all hosts
-	zero    time.Time
-	table   *fairshare.Table // the snapshot; nil: no host has reported yet
-	tableAt time.Time
-	news    bool // a host has reported since the snapshot
-	armed   bool // a timer for the next snapshot is set
+	delivers func() fairshare.Use // what all known hosts have together
+	weights  fairshare.Weights
+	reports  map[job.Peer][]reportedUse // the last report of each host
+	sums     map[fairshare.Account]*sum // over all hosts
+	zero     time.Time
+	table    *fairshare.Table // the snapshot; nil: no host has reported yet
+	tableAt  time.Time
+	news     bool // a host has reported since the snapshot
+	armed    bool // a timer for the next snapshot is set
 }
 
-// toldUse is what one account has used on one host.
-type toldUse struct {
+// newShares returns shares of which nothing is known yet.
+func newShares(t *step.Turn, w fairshare.Weights, delivers func() fairshare.Use) *shares {
+	return &shares{Turn: t, delivers: delivers, weights: w, reports: map[job.Peer][]reportedUse{}, sums: map[fairshare.Account]*sum{}}
+}
+
+// setWeights replaces the weights. Amounts are scaled by the half-life, so a new half-life makes all reported usage
+// void. Hosts report it again within half a minute.
+func (ss *shares) setWeights(w fairshare.Weights) {
+	if w.HalfLife != ss.weights.HalfLife {
+		clear(ss.reports)
+		clear(ss.sums)
+	}
+	ss.weights, ss.table, ss.news = w, nil, true
+}
+
+// size returns how many accounts are known, and how many hosts have reported.
+func (ss *shares) size() (accounts, hosts int) { return len(ss.sums), len(ss.reports) }
+
+// used returns what an account has used on all hosts, decayed to now.
+func (ss *shares) used(who fairshare.Account) fairshare.Use {
+	s := ss.sums[who]
+	if s == nil {
+		return fairshare.Use{}
+	}
+	return s.used.Times(1 / ss.scale())
+}
+
+// counts reports whether usage orders tasks at all.
+func (ss *shares) counts() bool { return ss.weights.On() }
+
+// known reports whether any host has told what was used.
+func (ss *shares) known() bool { return ss.table != nil }
+
+// of returns the standing of an account by the latest snapshot.
+func (ss *shares) of(who fairshare.Account) fairshare.Standing { return ss.table.Of(who) }
+
+// reportedUse is what one account has used on one host.
+type reportedUse struct {
 	account fairshare.Account
 	used    fairshare.Use
 }
@@ -53,7 +89,7 @@ type sum struct {
 // scale returns the factor for amounts that are reported now. When the factor would grow too large, it rescales all
 // stored amounts.
 func (ss *shares) scale() float64 {
-	if len(ss.told) == 0 {
+	if len(ss.reports) == 0 {
 		ss.zero = ss.Now
 	}
 	lives := ss.Now.Sub(ss.zero).Seconds() / ss.weights.HalfLife.Seconds()
@@ -64,7 +100,7 @@ func (ss *shares) scale() float64 {
 	for _, s := range ss.sums {
 		s.used = s.used.Times(k)
 	}
-	for _, entries := range ss.told {
+	for _, entries := range ss.reports {
 		for i := range entries {
 			entries[i].used = entries[i].used.Times(k)
 		}
@@ -75,14 +111,14 @@ func (ss *shares) scale() float64 {
 
 // hear stores what a host reports, in place of its earlier report. A report counts only up to what the GPUs and CPUs of
 // the host's profile could have delivered.
-func (ss *shares) hear(w *worker, u *contract.Usage) {
+func (ss *shares) hear(p *contract.Profile, u *contract.Usage) {
 	if u == nil || !ss.weights.On() {
 		return
 	}
-	ss.forget(w.Peer)
+	ss.forget(p.Peer)
 	k := ss.scale()
-	left := offeredBy(w).Times(fairshare.Forever(ss.weights.HalfLife))
-	entries := make([]toldUse, 0, len(u.Entries))
+	left := Deliver(p).Times(fairshare.Forever(ss.weights.HalfLife))
+	entries := make([]reportedUse, 0, len(u.Entries))
 	for _, e := range u.Entries {
 		used := e.Used.Capped(left)
 		left = left.Plus(used, -1)
@@ -97,27 +133,27 @@ func (ss *shares) hear(w *worker, u *contract.Usage) {
 		used = used.Times(k)
 		s.used = s.used.Plus(used, 1)
 		s.hosts++
-		entries = append(entries, toldUse{e.Account, used})
+		entries = append(entries, reportedUse{e.Account, used})
 	}
-	ss.told[w.Peer] = entries
+	ss.reports[p.Peer] = entries
 	ss.news = true
 }
 
 // forget drops the report of a host.
 func (ss *shares) forget(p job.Peer) {
-	for _, e := range ss.told[p] {
+	for _, e := range ss.reports[p] {
 		s := ss.sums[e.account]
 		s.used = s.used.Plus(e.used, -1)
 		if s.hosts--; s.hosts == 0 {
 			delete(ss.sums, e.account)
 		}
 	}
-	delete(ss.told, p)
+	delete(ss.reports, p)
 }
 
-// offeredBy returns the GPUs and CPUs of the host's profile.
-func offeredBy(w *worker) fairshare.Use {
-	return fairshare.Use{GPU: float64(len(w.Profile.GPUs)), CPU: float64(w.Profile.CPUs)}
+// Deliver returns what a host with this profile can deliver: its GPUs and CPUs.
+func Deliver(p *contract.Profile) fairshare.Use {
+	return fairshare.Use{GPU: float64(len(p.GPUs)), CPU: float64(p.CPUs)}
 }
 
 // refresh makes a new snapshot if usage was reported since the last one, and the last one is old enough. If it is too
@@ -133,23 +169,11 @@ func (ss *shares) refresh(again func()) bool {
 		}
 		return false
 	}
-	has := fairshare.Use{}
-	for _, w := range ss.hosts.workers {
-		has = has.Plus(offeredBy(w), 1) // whole numbers, so that their order does not matter
-	}
 	ss.news, ss.tableAt = false, ss.Now
-	ss.table = fairshare.NewTable(&ss.weights, has)
+	ss.table = fairshare.NewTable(&ss.weights, ss.delivers())
 	k := 1 / ss.scale()
 	for a, s := range ss.sums {
 		ss.table.Add(a, s.used.Times(k))
 	}
 	return true
-}
-
-// Demand is what the jobs of one account run and wait for.
-type Demand struct {
-	fairshare.Account
-	Running int     // tasks that are assigned to a host
-	Waiting int     // tasks that are PENDING
-	GPUs    float64 // that the running tasks hold; shares of a GPU count as such
 }

@@ -54,8 +54,8 @@ func TestReportedUseIsLimitedToWhatAHostCanDeliver(t *testing.T) {
 	x.uses(1, 0, map[string]float64{"user00000": 100})
 	most := 8 * fairshare.Forever(w.HalfLife)
 	total := 0.0
-	for _, s := range x.core.pending.shares.sums {
-		total += s.used.CPU
+	for _, user := range []string{"user00000", "user00001"} {
+		total += x.core.pending.shares.used(fairshare.Account{User: user}).CPU
 	}
 	if total > 1.001*most+101 || total < most {
 		t.Errorf("%.0f CPU-seconds are believed, of at most %.0f, want at most %v and at least %v", total, most, 1.001*most+101, most)
@@ -65,11 +65,11 @@ func TestReportedUseIsLimitedToWhatAHostCanDeliver(t *testing.T) {
 		x.uses(0, 0, map[string]float64{"user00000": float64(i)})
 	}
 	s := x.core.pending.shares
-	if len(s.sums) != 1 || len(s.told) != 2 {
-		t.Errorf("%d accounts of %d hosts, want 1 and 2", len(s.sums), len(s.told))
+	if accounts, hosts := s.size(); accounts != 1 || hosts != 2 {
+		t.Errorf("%d accounts of %d hosts, want 1 and 2", accounts, hosts)
 	}
 	s.refresh(func() {})
-	if got := s.sums[fairshare.Account{User: "user00000"}].used.CPU / s.scale(); got < 990 || got > 1010 {
+	if got := s.used(fairshare.Account{User: "user00000"}).CPU; got < 990 || got > 1010 {
 		t.Errorf("999 CPU-seconds were told, %.1f are counted, want at least 990 and at most 1010", got)
 	}
 }
@@ -84,7 +84,7 @@ func TestAccountsAreBounded(t *testing.T) {
 		}
 		x.step(step.FromWorker{Peer: job.Peer(fmt.Sprintf("w%d", h)), Msg: contract.Availability{Seq: 1, Usage: u}})
 	}
-	if n := len(x.core.pending.shares.sums); n != maxAccounts {
+	if n, _ := x.core.pending.shares.size(); n != maxAccounts {
 		t.Errorf("%d accounts, want %d", n, maxAccounts)
 	}
 }

@@ -162,7 +162,7 @@ func (c *Core) fromWorker(p job.Peer, msg contract.ToScheduler) {
 	case contract.Availability:
 		c.hosts.availability(w, m)
 		c.offers.expect(w, m.Forecasts)
-		c.pending.shares.hear(w, m.Usage)
+		c.pending.shares.hear(&w.Profile, m.Usage)
 	case contract.Commit:
 		if o := c.offers.byID[m.Offer]; o != nil && o.worker == w && o.seat != nil {
 			c.plan.gangs.seats.commit(w, o, m)

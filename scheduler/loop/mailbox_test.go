@@ -78,7 +78,7 @@ func TestFloodOfOneMemberDelaysNoOther(t *testing.T) {
 				}
 			}
 		}
-		if want := []string{"scheduler.SessionUp", "contract.Renew", "contract.Event", "scheduler.SessionDown"}; !slices.Equal(kinds, want) {
+		if want := []string{"step.SessionUp", "contract.Renew", "contract.Event", "step.SessionDown"}; !slices.Equal(kinds, want) {
 			t.Errorf("of the honest member came %q first, want %q", kinds, want)
 		}
 		b.close()
