@@ -28,6 +28,8 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/backlog"
 	"github.com/musterhq/muster/scheduler/fleet"
+	"github.com/musterhq/muster/scheduler/search"
+	"github.com/musterhq/muster/scheduler/shares"
 	"github.com/musterhq/muster/scheduler/state"
 	"github.com/musterhq/muster/scheduler/step"
 )
@@ -41,7 +43,7 @@ const forgetWorker = 24 * time.Hour
 // list.
 type Core struct {
 	turn       *step.Turn
-	search     *search
+	search     *search.Search
 	entries    *entries
 	history    *history
 	hosts      *hosts
@@ -69,14 +71,14 @@ func NewCore(cfg step.Config, saved Saved, now time.Time) *Core {
 		Timers: timers.New[time.Time, func()](time.Time.Compare), Totals: step.NewTotals(),
 	}
 	c := &Core{turn: t}
-	c.search = newSearch(t)
+	c.search = search.New(t)
 	c.entries = &entries{
 		Turn: t, table: state.NewTable(cfg.Group), applied: saved.Applied, byID: map[job.ID]*entry{}, started: now, holders: holders{},
 	}
 	c.history = &history{Turn: t, entries: c.entries, rows: saved.Applied, purging: map[uint64]bool{}}
 	c.hosts = &hosts{Turn: t, workers: map[job.Peer]*worker{}, fleet: fleet.NewTable()}
 	c.assigned = &assigned{byNode: map[job.Peer]map[*task]bool{}}
-	sh := newShares(t, cfg.Shares, c.hosts.delivers)
+	sh := shares.New(t, cfg.Shares, c.hosts.delivers)
 	c.contact = &contact{
 		Turn: t, hosts: c.hosts, assigned: c.assigned, sessions: map[job.Peer]uint64{}, wanted: map[job.Peer]*want{},
 		paths: map[job.Peer]contract.Path{}, distances: map[job.Peer]fleet.Distance{},

@@ -113,7 +113,7 @@ func (gs *gangs) watchHold(d *dispatch, n [seated + 1]int) {
 	case g.since.IsZero():
 		since := gs.Now
 		g.since = since
-		d.gather(gs.pending.shares.counts())
+		d.gather(gs.pending.shares.Counts())
 		gs.After(gs.Config.GangHold, func() {
 			if d.task.dispatch == d && g.since.Equal(since) {
 				n := d.seats()

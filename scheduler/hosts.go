@@ -11,6 +11,7 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/place"
+	"github.com/musterhq/muster/scheduler/shares"
 	"github.com/musterhq/muster/scheduler/step"
 )
 
@@ -221,7 +222,7 @@ func (hs *hosts) probed(o *offer) {
 // delivers returns the GPUs and CPUs of all known hosts.
 func (hs *hosts) delivers() (all fairshare.Use) {
 	for _, w := range hs.workers {
-		all = all.Plus(Deliver(&w.Profile), 1) // whole numbers, so that their order does not matter
+		all = all.Plus(shares.Deliver(&w.Profile), 1) // whole numbers, so that their order does not matter
 	}
 	return all
 }

@@ -218,5 +218,5 @@ func (lo *leftOut) noteEnd(e *entry) {
 	}
 }
 
-// lostLead forgets all.
+// LostLead forgets all.
 func (lo *leftOut) lostLead() { clear(lo.by) }

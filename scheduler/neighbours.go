@@ -10,6 +10,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/scheduler/place"
 	"github.com/musterhq/muster/scheduler/policy"
+	"github.com/musterhq/muster/scheduler/search"
 	"github.com/musterhq/muster/scheduler/step"
 )
 
@@ -17,7 +18,7 @@ import (
 type neighbours struct {
 	*step.Turn
 	hosts     *hosts
-	search    *search
+	search    *search.Search
 	placement *placement
 	pending   *pending
 	sought    map[string]time.Time // by class: when hosts of the rack were last searched for
@@ -47,7 +48,7 @@ func (ns *neighbours) seek(class string) bool {
 		clear(ns.sought)
 	}
 	ns.sought[class] = ns.Now
-	ns.search.find(class)
+	ns.search.Find(class)
 	return true
 }
 

@@ -49,7 +49,7 @@ func (c *Core) deposed(epoch job.Epoch) {
 	c.placement.leftOut.lostLead()
 	c.requests.lostLead()
 	c.records.anew.lostLead()
-	c.search.lostLead()
+	c.search.LostLead()
 	c.pending.parents.lostLead()
 }
 

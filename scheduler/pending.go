@@ -14,6 +14,8 @@ import (
 	"github.com/musterhq/muster/internal/timers"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/fleet"
+	"github.com/musterhq/muster/scheduler/search"
+	"github.com/musterhq/muster/scheduler/shares"
 	"github.com/musterhq/muster/scheduler/state"
 	"github.com/musterhq/muster/scheduler/step"
 )
@@ -22,9 +24,9 @@ import (
 type pending struct {
 	*step.Turn
 	hosts   *hosts
-	search  *search
+	search  *search.Search
 	parents *parents
-	shares  *shares
+	shares  *shares.Shares
 
 	shapes map[string]*shape
 	ready  shapeHeap // shapes whose first task is to be placed
@@ -81,11 +83,11 @@ func shapeOf(p *pending, t *task) *shape {
 		}
 		prefers := s.Preferences()                        // none if they cannot be parsed
 		need.GPUModel = contract.ModelName(need.GPUModel) // here, so that no comparison has to do it
-		g = &shape{key: key, account: who, standing: p.shares.of(who), queue: queue[*task]{order: rank}, Shape: fleet.Shape{
+		g = &shape{key: key, account: who, standing: p.shares.Of(who), queue: queue[*task]{order: rank}, Shape: fleet.Shape{
 			User: t.e.job.User, Project: s.Project, Need: need, Gang: t.e.job.Gang(), Foot: fleet.FootprintOf(need), Pool: p.hosts.fleet.JoinPool(inPool, clauses, prefers...),
 			Priority: t.e.priority, TimeLimit: limit,
 		}}
-		g.class = p.search.join(fleet.ClassesFor(s))
+		g.class = p.search.Join(fleet.ClassesFor(s))
 		p.shapes[key] = g
 	}
 	return g
@@ -116,7 +118,7 @@ func leaveShape(p *pending, g *shape) {
 	}
 	delete(p.shapes, g.key)
 	p.hosts.fleet.LeavePool(g.Pool)
-	p.search.leave(g.class)
+	p.search.Leave(g.class)
 }
 
 // splitByTime divides the shapes by time limits, too, because a host limits the time of tasks.
@@ -424,11 +426,11 @@ func (p *pending) unlist(g *shape) {
 
 // rerank orders the shapes by a new snapshot of what their accounts have used. The order inside a shape stays.
 func (p *pending) rerank() {
-	if !p.shares.refresh(p.rerank) {
+	if !p.shares.Refresh(p.rerank) {
 		return
 	}
 	for _, g := range p.shapes {
-		g.standing = p.shares.of(g.account)
+		g.standing = p.shares.Of(g.account)
 	}
 	p.sort()
 }
@@ -442,9 +444,9 @@ func (p *pending) sort() {
 	}
 }
 
-// setWeights replaces the weights of users and projects.
+// SetWeights replaces the weights of users and projects.
 func (p *pending) setWeights(w fairshare.Weights) {
-	p.shares.setWeights(w)
+	p.shares.SetWeights(w)
 	for _, g := range p.shapes {
 		g.standing = fairshare.Standing{}
 	}
@@ -465,7 +467,7 @@ func (p *pending) setWaiting(t *task, waiting bool) {
 			t.waiting = max(1, t.e.pendingTasks())
 		}
 	}
-	p.search.count(t.shape.class, t.waiting-before)
+	p.search.Count(t.shape.class, t.waiting-before)
 }
 
 // pause keeps the task from being placed until this time.
@@ -479,7 +481,7 @@ func (p *pending) pause(t *task, until time.Time) {
 func (p *pending) forgetHost(w *worker) {
 	delete(p.hosts.workers, w.Peer)
 	p.hosts.freed = slices.DeleteFunc(p.hosts.freed, func(x *worker) bool { return x == w })
-	p.shares.forget(w.Peer)
+	p.shares.Forget(w.Peer)
 	p.hosts.fleet.Remove(w.Host)
 	p.hosts.forgetQuotas(w)
 	for _, g := range p.shapes {

@@ -8,6 +8,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/place"
+	"github.com/musterhq/muster/scheduler/search"
 	"github.com/musterhq/muster/scheduler/step"
 )
 
@@ -17,7 +18,7 @@ const lookLimit = 8192 // waiting tasks compared with hosts that got room in one
 type planner struct {
 	*step.Turn
 	hosts      *hosts
-	search     *search
+	search     *search.Search
 	pending    *pending
 	placement  *placement
 	dispatches *dispatches
@@ -82,7 +83,7 @@ func (pn *planner) tryFirst(g *shape, b *budget) {
 	b.tries--
 	if pn.try(g.queue.first()) == place.Blocked {
 		pn.pending.park(g)
-		pn.search.look(g.class, !pn.hosts.fleet.EnoughOpen(&g.Shape))
+		pn.search.Look(g.class, !pn.hosts.fleet.EnoughOpen(&g.Shape))
 	}
 }
 
@@ -153,7 +154,7 @@ func (pn *planner) try(t *task) place.Verdict {
 	if t.e.job.Gang() > 1 {
 		v := pn.gangs.begin(t)
 		if v == place.Queues {
-			pn.search.look(t.shape.class, false)
+			pn.search.Look(t.shape.class, false)
 		}
 		return v
 	}
@@ -173,7 +174,7 @@ func (pn *planner) try(t *task) place.Verdict {
 	case place.Queues:
 		pn.pending.dispatched(t)
 		pn.dispatches.offerQueued(t, d.Queue, d.Passed, d.Preempt, d.Why)
-		pn.search.look(t.shape.class, false)
+		pn.search.Look(t.shape.class, false)
 	case place.Pauses:
 		t.pause.placed = true
 		pn.pending.pause(t, shunning(pn.Turn, t, d.Until))

@@ -105,7 +105,7 @@ const namedAccounts = 3
 // ahead tells people which accounts go before the shape at this priority, because they have used less of their share. It
 // is empty if none does. The accounts are collected once in a step, so that a listing of many tasks costs one look.
 func (cs *claimants) ahead(p *pending, g *shape, priority int) string {
-	if !p.shares.known() {
+	if !p.shares.Known() {
 		return ""
 	}
 	if cs.byPriority == nil || cs.steps != p.Steps {

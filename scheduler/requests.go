@@ -12,6 +12,7 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/backlog"
 	"github.com/musterhq/muster/scheduler/fleet"
+	"github.com/musterhq/muster/scheduler/search"
 	"github.com/musterhq/muster/scheduler/state"
 	"github.com/musterhq/muster/scheduler/step"
 )
@@ -45,7 +46,7 @@ type requests struct {
 	entries *entries
 	history *history
 	hosts   *hosts
-	search  *search
+	search  *search.Search
 	explain *explainer
 	views   *views
 
@@ -307,9 +308,9 @@ func (rq *requests) oldest(kind changeKind, id job.ID) (tok step.Token, there bo
 func (rq *requests) awaitMatch(m *match) {
 	rq.matches = append(rq.matches, m)
 	for _, class := range fleet.ClassesFor(m.ask.Spec) {
-		rq.search.find(class)
+		rq.search.Find(class)
 	}
-	rq.search.find(contract.AnyWorker)
+	rq.search.Find(contract.AnyWorker)
 	rq.At(m.until, rq.retryMatches)
 }
 
@@ -441,7 +442,7 @@ func (rq *requests) refused(kind changeKind, id job.ID, err error) {
 	}
 }
 
-// lostLead answers all requests with ErrNotOwner.
+// LostLead answers all requests with ErrNotOwner.
 func (rq *requests) lostLead() {
 	for _, tok := range slices.Sorted(maps.Keys(rq.open)) {
 		rq.answer(tok, nil, step.ErrNotOwner)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler/search"
 	"github.com/musterhq/muster/scheduler/step"
 )
 
@@ -23,7 +24,7 @@ const (
 type anew struct {
 	*step.Turn
 	entries  *entries
-	search   *search
+	search   *search.Search
 	pending  *pending
 	views    *views
 	requests *requests
@@ -63,7 +64,7 @@ func (a *anew) begin(wishes []*lookWish) {
 			}
 		}
 	}
-	a.search.restart()
+	a.search.Restart()
 	a.After(lookAnewFor, a.end)
 }
 
@@ -187,5 +188,5 @@ func (a *anew) rest(w *lookWish) {
 	}
 }
 
-// lostLead forgets the look. requests.lostLead answers its requests with all others.
+// LostLead forgets the look. requests.LostLead answers its requests with all others.
 func (a *anew) lostLead() { a.look, a.next = nil, nil }

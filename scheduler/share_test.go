@@ -12,6 +12,7 @@ import (
 	"github.com/musterhq/muster/internal/fairshare"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/fleet"
+	"github.com/musterhq/muster/scheduler/shares"
 	"github.com/musterhq/muster/scheduler/step"
 )
 
@@ -55,7 +56,7 @@ func TestReportedUseIsLimitedToWhatAHostCanDeliver(t *testing.T) {
 	most := 8 * fairshare.Forever(w.HalfLife)
 	total := 0.0
 	for _, user := range []string{"user00000", "user00001"} {
-		total += x.core.pending.shares.used(fairshare.Account{User: user}).CPU
+		total += x.core.pending.shares.Used(fairshare.Account{User: user}).CPU
 	}
 	if total > 1.001*most+101 || total < most {
 		t.Errorf("%.0f CPU-seconds are believed, of at most %.0f, want at most %v and at least %v", total, most, 1.001*most+101, most)
@@ -65,11 +66,11 @@ func TestReportedUseIsLimitedToWhatAHostCanDeliver(t *testing.T) {
 		x.uses(0, 0, map[string]float64{"user00000": float64(i)})
 	}
 	s := x.core.pending.shares
-	if accounts, hosts := s.size(); accounts != 1 || hosts != 2 {
+	if accounts, hosts := s.Size(); accounts != 1 || hosts != 2 {
 		t.Errorf("%d accounts of %d hosts, want 1 and 2", accounts, hosts)
 	}
-	s.refresh(func() {})
-	if got := s.used(fairshare.Account{User: "user00000"}).CPU; got < 990 || got > 1010 {
+	s.Refresh(func() {})
+	if got := s.Used(fairshare.Account{User: "user00000"}).CPU; got < 990 || got > 1010 {
 		t.Errorf("999 CPU-seconds were told, %.1f are counted, want at least 990 and at most 1010", got)
 	}
 }
@@ -84,8 +85,8 @@ func TestAccountsAreBounded(t *testing.T) {
 		}
 		x.step(step.FromWorker{Peer: job.Peer(fmt.Sprintf("w%d", h)), Msg: contract.Availability{Seq: 1, Usage: u}})
 	}
-	if n, _ := x.core.pending.shares.size(); n != maxAccounts {
-		t.Errorf("%d accounts, want %d", n, maxAccounts)
+	if n, _ := x.core.pending.shares.Size(); n != shares.MaxAccounts {
+		t.Errorf("%d accounts, want %d", n, shares.MaxAccounts)
 	}
 }
 

@@ -36,7 +36,7 @@ func (c *Core) Step(now time.Time, events ...step.Event) step.Effects {
 	c.pending.parents.tell()
 	c.pending.rerank()
 	c.plan.plan()
-	c.search.announceWants()
+	c.search.AnnounceWants()
 	c.history.retire()
 	c.history.takeRows()
 	c.views.waiting = waitText{}
@@ -162,7 +162,7 @@ func (c *Core) fromWorker(p job.Peer, msg contract.ToScheduler) {
 	case contract.Availability:
 		c.hosts.availability(w, m)
 		c.offers.expect(w, m.Forecasts)
-		c.pending.shares.hear(&w.Profile, m.Usage)
+		c.pending.shares.Hear(&w.Profile, m.Usage)
 	case contract.Commit:
 		if o := c.offers.byID[m.Offer]; o != nil && o.worker == w && o.seat != nil {
 			c.plan.gangs.seats.commit(w, o, m)

@@ -15,6 +15,7 @@ import (
 	"github.com/musterhq/muster/scheduler/backlog"
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/place"
+	"github.com/musterhq/muster/scheduler/search"
 	"github.com/musterhq/muster/scheduler/state"
 	"github.com/musterhq/muster/scheduler/step"
 )
@@ -33,7 +34,7 @@ type entry struct {
 	parents  waiting    // for other jobs
 	atOnce   int        // how many of its tasks may be active at once; 0: all
 	begin    *begin     // set until its begin is reached
-	active   int        // tasks that are offered or assigned, or may be; see task.count
+	active   int        // tasks that are offered or assigned, or may be; see task.Count
 	ended    time.Time  // when this daemon learnt of the end
 	marks
 	filing
@@ -65,7 +66,7 @@ type marks struct {
 // shows corrects the counts of a job for people.
 type shows struct {
 	shown   job.Counts // a correction of job.Counts: assigned tasks count in the states that their hosts have reported
-	touched []*task    // tasks for which it may have changed; see views.counts
+	touched []*task    // tasks for which it may have changed; see views.Counts
 }
 
 // filing is the job file of a job, and what the job costs while it waits.
@@ -510,7 +511,7 @@ func (t *task) standing() fairshare.Standing {
 type shape struct {
 	fleet.Shape
 	key      string
-	class    *class
+	class    *search.Class
 	account  fairshare.Account
 	standing fairshare.Standing // by the latest snapshot
 	queue    queue[*task]

@@ -17,8 +17,8 @@ var fileOrder = map[string]string{
 		command reserve woundwait preempt drain availability offers start
 		core restore worker`,
 	"scheduler": `
-		clocks backoff phase gang policies queue search holder electionpatience task dispatch retry leftout shuns waitlist
-		entries files history hosts share assigned sessions parents level shapeheap pending allotmentnews allotmentqueue allotments allotwhy placement attempts offers stands elections dispatches unsent declines yielding gangoffers gangstart neighbours gangs plan reports
+		clocks backoff phase gang policies queue holder electionpatience task dispatch retry leftout shuns waitlist
+		entries files history hosts assigned sessions parents level shapeheap pending allotmentnews allotmentqueue allotments allotwhy placement attempts offers stands elections dispatches unsent declines yielding gangoffers gangstart neighbours gangs plan reports
 		explain reasons estimates away passedover views candidates listfilter renewals refusals requests forget declaredead resetbackoff overdue unrenewed maxfailures records fileready core sessionevents owner view queuestats settings step`,
 	"scheduler/loop": `askers mailbox replies calls watch follow needs reader execute progress loop list requests`,
 	"scheduler/step": `config event submitted totals turn`,

@@ -1,7 +1,6 @@
-package scheduler
-
-// The search for further hosts. If no host with a session has room, hosts are searched for by class, with growing
+// Package search looks for further hosts. If no host with a session has room, hosts are searched for by class, with growing
 // pauses between the searches, and the need is announced to the cluster.
+package search
 
 import (
 	"cmp"
@@ -17,17 +16,17 @@ import (
 
 const maxFinds = 16 // classes looked for and announced at a time
 
-// search finds hosts by class, and announces for which classes tasks wait.
-type search struct {
+// Search finds hosts by class, and announces for which classes tasks wait.
+type Search struct {
 	*step.Turn
 
-	classes  map[string]*class // by key
+	classes  map[string]*Class // by key
 	announce bool              // what is to be announced may have changed
 	wants    []step.Want       // what was announced last
 }
 
-// class is one or several classes of hosts, as the DHT names them, and the requests that want a host of one of them.
-type class struct {
+// Class is one or several classes of hosts, as the DHT names them, and the requests that want a host of one of them.
+type Class struct {
 	key       string
 	names     []string
 	waiting   int  // tasks that no host has taken
@@ -45,30 +44,30 @@ const (
 	findMost  = 30 * time.Second
 )
 
-// newSearch returns a search that looks for nothing yet.
-func newSearch(t *step.Turn) *search { return &search{Turn: t, classes: map[string]*class{}} }
+// New returns a search that looks for nothing yet.
+func New(t *step.Turn) *Search { return &Search{Turn: t, classes: map[string]*Class{}} }
 
-// join returns the class of these names for one more kind of request. It makes the class if there is none.
-func (s *search) join(names []string) *class {
+// Join returns the class of these names for one more kind of request. It makes the class if there is none.
+func (s *Search) Join(names []string) *Class {
 	key := strings.Join(names, " ")
 	k := s.classes[key]
 	if k == nil {
-		k = &class{key: key, names: names}
+		k = &Class{key: key, names: names}
 		s.classes[key] = k
 	}
 	k.requests++
 	return k
 }
 
-// leave notes that a kind of request of the class is gone. The class is forgotten with the last one.
-func (s *search) leave(k *class) {
+// Leave notes that a kind of request of the class is gone. The class is forgotten with the last one.
+func (s *Search) Leave(k *Class) {
 	if k.requests--; k.requests == 0 {
 		delete(s.classes, k.key)
 	}
 }
 
-// count changes by n how many tasks of the class wait. When none is left, its search and its announcement end.
-func (s *search) count(k *class, n int) {
+// Count changes by n how many tasks of the class wait. When none is left, its search and its announcement end.
+func (s *Search) Count(k *Class, n int) {
 	if k.waiting += n; k.waiting == 0 {
 		k.looking = false
 		s.announce = s.announce || k.announced
@@ -76,19 +75,19 @@ func (s *search) count(k *class, n int) {
 	}
 }
 
-// restart begins the search anew, without a pause, for each class of which tasks wait.
-func (s *search) restart() {
+// Restart begins the search anew, without a pause, for each class of which tasks wait.
+func (s *Search) Restart() {
 	for _, key := range slices.Sorted(maps.Keys(s.classes)) {
 		if k := s.classes[key]; k.waiting > 0 {
 			k.looking, k.next, k.pause, k.nextAt = true, 0, findFirst, s.Now
-			s.look(k, true)
+			s.Look(k, true)
 		}
 	}
 }
 
-// look searches for hosts of the class until no task of the class waits. An urgent search begins at once, any other
+// Look searches for hosts of the class until no task of the class waits. An urgent search begins at once, any other
 // after a pause in which a known host may become free. No search begins before the pause after the last one is over.
-func (s *search) look(k *class, urgent bool) {
+func (s *Search) Look(k *Class, urgent bool) {
 	if !k.looking {
 		k.looking = true
 		if !k.nextAt.After(s.Now) {
@@ -102,10 +101,10 @@ func (s *search) look(k *class, urgent bool) {
 		return
 	}
 	if k.next == len(k.names) {
-		s.find(contract.AnyWorker)
+		s.Find(contract.AnyWorker)
 		k.next = 0
 	} else {
-		s.find(k.names[k.next])
+		s.Find(k.names[k.next])
 		k.next++
 	}
 	k.announced, s.announce = true, true
@@ -115,24 +114,24 @@ func (s *search) look(k *class, urgent bool) {
 }
 
 // lookAt sets the time of the next search.
-func (s *search) lookAt(k *class, when time.Time) {
+func (s *Search) lookAt(k *Class, when time.Time) {
 	k.nextAt = when
 	s.At(when, func() {
 		if k.looking && k.nextAt.Equal(when) {
-			s.look(k, true)
+			s.Look(k, true)
 		}
 	})
 }
 
-// find begins a search, unless the step has begun as many as it may.
-func (s *search) find(name string) {
+// Find begins a search, unless the step has begun as many as it may.
+func (s *Search) Find(name string) {
 	if len(s.Effects.Find) < maxFinds && !slices.Contains(s.Effects.Find, name) {
 		s.Effects.Find = append(s.Effects.Find, name)
 	}
 }
 
-// announceWants announces the classes for which tasks wait, the one with the most tasks first, if they have changed.
-func (s *search) announceWants() {
+// AnnounceWants announces the classes for which tasks wait, the one with the most tasks first, if they have changed.
+func (s *Search) AnnounceWants() {
 	if !s.announce {
 		return
 	}
@@ -159,8 +158,8 @@ func (s *search) announceWants() {
 	}
 }
 
-// lostLead ends all searches, and withdraws the announcement.
-func (s *search) lostLead() {
+// LostLead ends all searches, and withdraws the announcement.
+func (s *Search) LostLead() {
 	for _, k := range s.classes {
 		k.looking, k.announced = false, false
 	}

@@ -1,8 +1,7 @@
-package scheduler
-
-// Shares: what users and projects have used on the known hosts, as the hosts report it, and the standings by which
+// Package shares knows what users and projects have used on the known hosts, as the hosts report it, and the standings by which
 // waiting tasks of one priority are ordered. The standings are a snapshot: they change seldom, and never within a plan.
 // See docs/adr, ADR 90.
+package shares
 
 import (
 	"math"
@@ -15,16 +14,16 @@ import (
 )
 
 const (
-	// maxAccounts bounds the accounts whose usage is known. What further ones have used does not count.
-	maxAccounts = 1 << 16
+	// MaxAccounts bounds the accounts whose usage is known. What further ones have used does not count.
+	MaxAccounts = 1 << 16
 	// rebaseAfter is the number of half-lives after which all amounts are rescaled, long before they grow beyond a
 	// float64.
 	rebaseAfter = 256
 )
 
-// shares knows what accounts have used. Stored amounts do not decay. Instead, a new amount is scaled up by the time from
+// Shares knows what accounts have used. Stored amounts do not decay. Instead, a new amount is scaled up by the time from
 // zero to its report, so stored amounts need no update as time passes.
-type shares struct {
+type Shares struct {
 	*step.Turn
 
 	delivers func() fairshare.Use // what all known hosts have together
@@ -38,14 +37,14 @@ type shares struct {
 	armed    bool // a timer for the next snapshot is set
 }
 
-// newShares returns shares of which nothing is known yet.
-func newShares(t *step.Turn, w fairshare.Weights, delivers func() fairshare.Use) *shares {
-	return &shares{Turn: t, delivers: delivers, weights: w, reports: map[job.Peer][]reportedUse{}, sums: map[fairshare.Account]*sum{}}
+// New returns shares of which nothing is known yet.
+func New(t *step.Turn, w fairshare.Weights, delivers func() fairshare.Use) *Shares {
+	return &Shares{Turn: t, delivers: delivers, weights: w, reports: map[job.Peer][]reportedUse{}, sums: map[fairshare.Account]*sum{}}
 }
 
-// setWeights replaces the weights. Amounts are scaled by the half-life, so a new half-life makes all reported usage
+// SetWeights replaces the weights. Amounts are scaled by the half-life, so a new half-life makes all reported usage
 // void. Hosts report it again within half a minute.
-func (ss *shares) setWeights(w fairshare.Weights) {
+func (ss *Shares) SetWeights(w fairshare.Weights) {
 	if w.HalfLife != ss.weights.HalfLife {
 		clear(ss.reports)
 		clear(ss.sums)
@@ -53,11 +52,11 @@ func (ss *shares) setWeights(w fairshare.Weights) {
 	ss.weights, ss.table, ss.news = w, nil, true
 }
 
-// size returns how many accounts are known, and how many hosts have reported.
-func (ss *shares) size() (accounts, hosts int) { return len(ss.sums), len(ss.reports) }
+// Size returns how many accounts are known, and how many hosts have reported.
+func (ss *Shares) Size() (accounts, hosts int) { return len(ss.sums), len(ss.reports) }
 
-// used returns what an account has used on all hosts, decayed to now.
-func (ss *shares) used(who fairshare.Account) fairshare.Use {
+// Used returns what an account has used on all hosts, decayed to now.
+func (ss *Shares) Used(who fairshare.Account) fairshare.Use {
 	s := ss.sums[who]
 	if s == nil {
 		return fairshare.Use{}
@@ -65,14 +64,14 @@ func (ss *shares) used(who fairshare.Account) fairshare.Use {
 	return s.used.Times(1 / ss.scale())
 }
 
-// counts reports whether usage orders tasks at all.
-func (ss *shares) counts() bool { return ss.weights.On() }
+// Counts reports whether usage orders tasks at all.
+func (ss *Shares) Counts() bool { return ss.weights.On() }
 
-// known reports whether any host has told what was used.
-func (ss *shares) known() bool { return ss.table != nil }
+// Known reports whether any host has told what was used.
+func (ss *Shares) Known() bool { return ss.table != nil }
 
-// of returns the standing of an account by the latest snapshot.
-func (ss *shares) of(who fairshare.Account) fairshare.Standing { return ss.table.Of(who) }
+// Of returns the standing of an account by the latest snapshot.
+func (ss *Shares) Of(who fairshare.Account) fairshare.Standing { return ss.table.Of(who) }
 
 // reportedUse is what one account has used on one host.
 type reportedUse struct {
@@ -88,7 +87,7 @@ type sum struct {
 
 // scale returns the factor for amounts that are reported now. When the factor would grow too large, it rescales all
 // stored amounts.
-func (ss *shares) scale() float64 {
+func (ss *Shares) scale() float64 {
 	if len(ss.reports) == 0 {
 		ss.zero = ss.Now
 	}
@@ -109,13 +108,13 @@ func (ss *shares) scale() float64 {
 	return 1
 }
 
-// hear stores what a host reports, in place of its earlier report. A report counts only up to what the GPUs and CPUs of
+// Hear stores what a host reports, in place of its earlier report. A report counts only up to what the GPUs and CPUs of
 // the host's profile could have delivered.
-func (ss *shares) hear(p *contract.Profile, u *contract.Usage) {
+func (ss *Shares) Hear(p *contract.Profile, u *contract.Usage) {
 	if u == nil || !ss.weights.On() {
 		return
 	}
-	ss.forget(p.Peer)
+	ss.Forget(p.Peer)
 	k := ss.scale()
 	left := Deliver(p).Times(fairshare.Forever(ss.weights.HalfLife))
 	entries := make([]reportedUse, 0, len(u.Entries))
@@ -124,7 +123,7 @@ func (ss *shares) hear(p *contract.Profile, u *contract.Usage) {
 		left = left.Plus(used, -1)
 		s := ss.sums[e.Account]
 		if s == nil {
-			if len(ss.sums) >= maxAccounts {
+			if len(ss.sums) >= MaxAccounts {
 				continue
 			}
 			s = &sum{}
@@ -139,8 +138,8 @@ func (ss *shares) hear(p *contract.Profile, u *contract.Usage) {
 	ss.news = true
 }
 
-// forget drops the report of a host.
-func (ss *shares) forget(p job.Peer) {
+// Forget drops the report of a host.
+func (ss *Shares) Forget(p job.Peer) {
 	for _, e := range ss.reports[p] {
 		s := ss.sums[e.account]
 		s.used = s.used.Plus(e.used, -1)
@@ -156,9 +155,9 @@ func Deliver(p *contract.Profile) fairshare.Use {
 	return fairshare.Use{GPU: float64(len(p.GPUs)), CPU: float64(p.CPUs)}
 }
 
-// refresh makes a new snapshot if usage was reported since the last one, and the last one is old enough. If it is too
+// Refresh makes a new snapshot if usage was reported since the last one, and the last one is old enough. If it is too
 // new, a timer calls again when it is time.
-func (ss *shares) refresh(again func()) bool {
+func (ss *Shares) Refresh(again func()) bool {
 	if !ss.news || !ss.weights.On() {
 		return false
 	}
