@@ -1,9 +1,11 @@
 package job
 
-// A job file as it travels: encoded once, and identified by its digest.
+// A job file as it travels: its encoding on the wire and on disk, and its digest. It is encoded once.
 
 import (
+	"bytes"
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"sync"
 )
@@ -82,4 +84,18 @@ func (s Spec) TaskFile() (*File, error) {
 	}
 	s.EachLine, s.Dependency, s.KillOnInvalidDep, s.Begin, s.Project, s.DefaultTime, s.MaxFailures = nil, nil, false, nil, "", false, 0
 	return NewFile(s)
+}
+
+// EncodeSpec returns the job file as JSON, as daemons send and store it: messages and records have it as a field of
+// bytes. So a new field of a spec changes one struct, and no protobuf message has to be kept in step with it by hand.
+// MaxSpecBytes bounds the length of this text.
+// The characters <, > and & are not escaped, because scripts contain many of them.
+func EncodeSpec(s Spec) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(s); err != nil {
+		return nil, fmt.Errorf("spec: %w", err)
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }

@@ -1,12 +1,14 @@
 package main
 
-// The verb that lists jobs.
+// The verb that lists jobs, and the line about waiting times that goes with the list of waiting jobs.
 
 import (
 	"context"
 	"fmt"
 	"path"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -207,4 +209,57 @@ func (f jobChoice) includes(j api.Job) bool {
 // lookOfJob returns the part of a job whose change is worth a line.
 func lookOfJob(j api.Job) string {
 	return string(j.State) + " " + reasonOf(j) + " " + placeOf(j) + " " + jobGPUs(j)
+}
+
+// waited returns how long the jobs that started in the last hour had waited. It is empty if that is not known, because
+// the listing does not need it.
+func waited(ctx context.Context, client *api.Client) string {
+	s, err := client.Stats(ctx)
+	if err != nil || s.Waits == nil {
+		return ""
+	}
+	w := s.Waits
+	if w.Started == 0 || w.P50 == nil || w.P95 == nil || w.Longest == nil {
+		return "muster: no job has started in the last hour"
+	}
+	text := fmt.Sprintf("muster: the jobs that started in the last hour (%d) waited %s (median), %s (95th percentile), at most %s",
+		w.Started, waitText(*w.P50), waitText(*w.P95), waitText(*w.Longest))
+	if left := append(append([]string{}, s.Partial...), w.Partial...); len(left) > 0 {
+		text += fmt.Sprintf("; not counting those of %s", strings.Join(left, ", "))
+	}
+	return text
+}
+
+// waitText writes a wait. The figures of daemons may be up to a tenth too high.
+func waitText(seconds float64) string {
+	d := time.Duration(min(max(seconds, 0), (100*365*24*time.Hour).Seconds()) * float64(time.Second))
+	if d < time.Second {
+		return "less than 1s"
+	}
+	return job.Duration(d.Round(time.Second)).String()
+}
+
+// ownerClocks remembers how far the clocks of the owners of jobs are ahead: listings report that, but events do not. Its methods are safe for concurrent use.
+type ownerClocks struct {
+	mu    sync.Mutex
+	ahead map[job.Group]float64 // guarded by mu; in seconds, by the group of the jobs
+}
+
+func (o *ownerClocks) learn(listed []api.Job) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.ahead == nil {
+		o.ahead = map[job.Group]float64{}
+	}
+	for _, j := range listed {
+		o.ahead[j.ID.Group()] = j.ClockAhead
+	}
+}
+
+// told returns the job of an event, with ClockAhead filled in from earlier listings.
+func (o *ownerClocks) told(j api.Job) api.Job {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	j.ClockAhead = o.ahead[j.ID.Group()]
+	return j
 }

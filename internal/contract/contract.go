@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/musterhq/muster/gpu"
@@ -501,3 +502,16 @@ const (
 	// MaxMounts bounds the directories of a profile.
 	MaxMounts = 64
 )
+
+// Clip returns s as one line of valid UTF-8 of at most MaxDetail bytes.
+func Clip(s string) string {
+	if len(s) > MaxDetail {
+		s = s[:MaxDetail]
+	}
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(s, ""))
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/shirou/gopsutil/v4/cpu"
 	"github.com/shirou/gopsutil/v4/disk"
 	"github.com/shirou/gopsutil/v4/mem"
+	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/job"
 )
@@ -103,4 +104,13 @@ func limited(total, available job.Size, g group) (memory, free job.Size) {
 		return total, available
 	}
 	return g.memory, min(available, max(0, g.memory-g.used))
+}
+
+// openFiles returns the soft and the hard limit of open files.
+func openFiles() (now, most uint64, err error) {
+	var l unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
+		return 0, 0, err
+	}
+	return l.Cur, l.Max, nil
 }
