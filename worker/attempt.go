@@ -1,18 +1,16 @@
 package worker
 
-// What this host knows about an offer, about the attempt that it leads to, and about the journal group of both. The
-// parts in other files change them.
+// What this host knows about an attempt, and about the journal group of it. The parts in other files change them.
 
 import (
-	"cmp"
 	"log/slog"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/musterhq/muster/internal/contract"
-	"github.com/musterhq/muster/internal/fairshare"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/admission"
 	"github.com/musterhq/muster/worker/leaseclock"
 	"github.com/musterhq/muster/worker/step"
 )
@@ -22,7 +20,7 @@ type attempt struct {
 	rec      contract.Record
 	phase    phase
 	group    *group
-	offer    *offer              // the offer that led to it; nil after a restart
+	offer    *admission.Offer    // the offer that led to it; nil after a restart
 	dirty    bool                // rec is newer than on disk
 	saved    bool                // a version of rec is on disk, or may be
 	lapse    *step.Timer         // ends the reservation
@@ -37,9 +35,9 @@ type attempt struct {
 
 	preemptible bool // account.Yield counts it
 	yielding
-	victimOf *offer          // the offer that it was preempted for, or to which its room is promised
-	waits    map[string]bool // devices whose memory is not free again
-	port     int             // of the host, for rank 0 of a gang; 0: none
+	victimOf *admission.Offer // the offer that it was preempted for, or to which its room is promised
+	waits    map[string]bool  // devices whose memory is not free again
+	port     int              // of the host, for rank 0 of a gang; 0: none
 }
 
 // yielding decides which offers may end a preemptible attempt.
@@ -88,105 +86,6 @@ func (a *attempt) move(t *step.Turn, to phase) {
 			slog.String("from", a.phase.String()), slog.String("to", to.String()))
 	}
 	a.phase, a.rec.Phase = to, to.onDisk()
-}
-
-// offerKey identifies an offer among those of all schedulers.
-type offerKey struct {
-	peer job.Peer
-	id   uint64
-}
-
-// account returns the account to which the usage of the offer's task is charged.
-func (o *offer) account() fairshare.Account {
-	return fairshare.Account{User: o.msg.User, Project: o.msg.Project}
-}
-
-// makesRoom reports whether tasks end for the offer, or are promised to it.
-func (o *offer) makesRoom() bool { return o.preempted || o.conditional }
-
-// offerState is the state of an offer.
-type offerState int
-
-const (
-	offerQueued   offerState = iota // it waits in the queue
-	offerReserved                   // an attempt holds its resources
-	offerLapsed                     // its reservation has lapsed
-	offerGone                       // it was answered or withdrawn
-)
-
-// offer is an offer of a scheduler.
-type offer struct {
-	key       offerKey
-	msg       contract.Offer
-	group     *group
-	submitted leaseclock.BootTime // when its job was submitted, from the job's age when the offer arrived
-	until     leaseclock.BootTime // how long it may wait
-	timer     *step.Timer         // fires at until; nil: it has not had to wait yet
-	state     offerState
-	standing  fairshare.Standing
-	turn      uint64 // when it got its turn, counted by the queue; 0: not yet
-	preempted bool   // preemption has made room for it, or could not
-
-	booked booking  // of the last pass
-	turns  rota     // of setting aside; a gang skips the first one
-	told   forecast // the last one that was sent to its scheduler
-
-	// Of gangs only:
-	lead        uint64              // the earliest turn of this offer and of those after it by rank; 0: none
-	last        *offer              // the last one, by use, of this offer and those before it by rank
-	since       leaseclock.BootTime // its first Commit; 0: there was none
-	conditional bool                // that Commit was a conditional one, and the offer is still queued
-	promised    []*attempt          // the tasks that the conditional Commit named
-	firm        bool                // all members have committed: the promised tasks are to be ended, and no offer may revoke the reservation
-}
-
-// booking is the time and the devices for which an offer is booked; zero if it is not.
-type booking struct {
-	at      leaseclock.BootTime
-	devices []string
-}
-
-// forecastKind is what is known of the start of an offer.
-type forecastKind int
-
-const (
-	unforeseen forecastKind = iota // nothing
-	startsBy                       // it is booked
-	keptAside                      // what is free is set aside for it until a time
-	sharedOut                      // other tasks may have what is free until a time
-)
-
-// keptFor is the part of the free resources that is kept for one offer.
-type keptFor struct {
-	offer  *offer
-	below  bool // it is kept only from offers of a lower priority
-	cpus   int
-	memory job.Size
-	milli  int                 // thousandths of each of the devices
-	held   []string            // UUIDs of the devices
-	until  leaseclock.BootTime // never: not known
-	starts bool                // the offer is booked for that time
-}
-
-// forecast is what is known of the start of an offer.
-type forecast struct {
-	offer     *offer
-	kind      forecastKind
-	at        leaseclock.BootTime
-	elsewhere bool // nothing is kept for it, because another host has booked it
-}
-
-// rank orders offers by priority, then by the age of the job, then by name. The order is nearly the same on all hosts:
-// the age leaves out the time for which the offer travelled, which differs from host to host. For gangs the order is
-// exactly the same; see gangs.Add.
-func rank(a, b *offer) int {
-	if n := cmp.Or(cmp.Compare(b.msg.Precedence(), a.msg.Precedence()), cmp.Compare(a.submitted, b.submitted)); n != 0 {
-		return n
-	}
-	return cmp.Or(
-		cmp.Compare(a.msg.Order, b.msg.Order), compareAttempts(a.msg.Attempt, b.msg.Attempt),
-		cmp.Compare(a.key.peer, b.key.peer), cmp.Compare(a.key.id, b.key.id),
-	)
 }
 
 // group is what a worker knows about one journal group.
@@ -269,9 +168,5 @@ func (g *group) answered(now leaseclock.Moment, id contract.Session, clock lease
 
 // inOrder returns attempts sorted by name.
 func inOrder(attempts map[job.Attempt]*attempt) []*attempt {
-	return slices.SortedFunc(maps.Values(attempts), func(a, b *attempt) int { return compareAttempts(a.rec.Attempt, b.rec.Attempt) })
-}
-
-func compareAttempts(a, b job.Attempt) int {
-	return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Task, b.Task), cmp.Compare(a.N, b.N))
+	return slices.SortedFunc(maps.Values(attempts), func(a, b *attempt) int { return admission.CompareAttempts(a.rec.Attempt, b.rec.Attempt) })
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/admission"
 	"github.com/musterhq/muster/worker/driver"
 	"github.com/musterhq/muster/worker/environment"
 	"github.com/musterhq/muster/worker/health"
@@ -29,21 +30,21 @@ type attempts struct {
 	ledger   *ledger
 	sessions *sessions
 	reports  *reports
-	queue    *queue
+	queue    *admission.Queue
 	ports    *ports
 	by       map[job.Attempt]*attempt
 	awaiting map[job.Attempt]*attempt // the attempts that wait until the memory of their devices is free again
 	graves   graves
-	pace     pace
+	pace     admission.Pace
 	polling  bool // a timer for the next poll is set
 }
 
 // reserve creates the attempt of an offer, with the devices that are held for it.
-func (s *attempts) reserve(o *offer, devices []string) *attempt {
-	m := &o.msg
+func (s *attempts) reserve(o *admission.Offer, devices []string) *attempt {
+	m := &o.Msg
 	need := s.account.Capacity.Allot(m.Need, devices)
-	a := &attempt{group: o.group, offer: o, rec: contract.Record{
-		Attempt: m.Attempt, Group: m.Group, Epoch: m.Epoch, Owner: o.key.peer, Phase: contract.PhaseReserved,
+	a := &attempt{group: s.graves.claims.of(o), offer: o, rec: contract.Record{
+		Attempt: m.Attempt, Group: m.Group, Epoch: m.Epoch, Owner: o.Key.Peer, Phase: contract.PhaseReserved,
 		Offer: m.ID, User: m.User, Project: m.Project, Need: need, Devices: devices, Milli: gpu.Milli(need), Boot: s.cfg.Boot,
 	}}
 	s.by[m.Attempt] = a
@@ -68,8 +69,8 @@ func (s *attempts) tombstone(g *group, id job.Attempt, why string) {
 		}}
 		s.by[id] = a
 	}
-	if o := s.queue.lapsed[id]; o != nil {
-		s.queue.forget(o)
+	if o := s.queue.LapsedOf(id); o != nil {
+		s.queue.Forget(o)
 	}
 	s.refuse(a, why)
 }
@@ -79,7 +80,7 @@ func (s *attempts) refuse(a *attempt, why string) {
 	if a.phase != refused {
 		s.account.Release(&a.rec)
 		s.ports.release(a)
-		s.queue.forget(a.offer)
+		s.queue.Forget(a.offer)
 		a.move(s.turn, refused)
 	}
 	delete(a.group.running, a.rec.Attempt)
@@ -145,7 +146,7 @@ func (s *attempts) setPreemptible(a *attempt, spec job.Spec) {
 	}
 	a.preemptible, a.yielding = true, yielding{priority: spec.Priority}
 	if a.offer != nil { // else a restart has lost the offer: the level stays 0, and no task of the same priority ends it
-		m := &a.offer.msg
+		m := &a.offer.Msg
 		a.priority, a.work, a.offered, a.width = m.Priority, m.Work, m.Level, contract.Width(m.Need, m.Gang) // the offer's priority may differ from the job's
 	}
 	s.account.Yield(a.priority, a.level, &a.rec, 1)
@@ -288,7 +289,7 @@ func (s *attempts) complete(now leaseclock.Moment, a *attempt, exit job.Exit) {
 	}
 	exit = exitOf(now, a, exit)
 	if a.began != 0 && exit.Started {
-		s.pace.ended(now.Boot.Sub(a.began))
+		s.pace.Ended(now.Boot.Sub(a.began))
 	}
 	s.health.Attribute(now, &a.rec, a.began, exit)
 	a.rec.Exit = &exit
@@ -441,4 +442,15 @@ func (s *attempts) restore(g *group, rec contract.Record) {
 	}
 	g.kept[rec.Attempt] = a
 	s.by[rec.Attempt] = a
+}
+
+// releases returns what the attempts that hold something give back, and when at the latest.
+func (s *attempts) releases(now leaseclock.Moment) []admission.Release {
+	out := make([]admission.Release, 0, len(s.by))
+	for _, a := range s.by {
+		if !a.ended() {
+			out = append(out, admission.Release{At: a.freedBy(now), Attempt: a.rec.Attempt, Need: a.rec.Need, Devices: a.rec.Devices})
+		}
+	}
+	return out
 }

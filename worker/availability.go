@@ -76,7 +76,7 @@ func (g *availability) message() contract.Availability {
 	g.reports.seq++
 	why, free := g.closed(), g.account.Free()
 	return contract.Availability{
-		Seq: g.reports.seq, Free: free, Draining: why.Word == job.ReasonNodesDraining, Detail: why.Detail, Kept: g.reports.keeping.message(&free),
+		Seq: g.reports.seq, Free: free, Draining: why.Word == job.ReasonNodesDraining, Detail: why.Detail, Kept: g.reports.keeping.Message(&free),
 	}
 }
 
@@ -102,7 +102,7 @@ func (g *availability) sendHello(to job.Peer) {
 		p.Limits = p.Limits.ToMember(most)
 	}
 	g.reports.turn.Send(to, contract.Hello{Profile: p, Free: g.account.Free()})
-	if g.closed().Word == job.ReasonNodesDraining || len(g.reports.keeping.all) > 0 {
+	if g.closed().Word == job.ReasonNodesDraining || g.reports.keeping.Any() {
 		g.reports.turn.Send(to, g.message())
 	}
 	g.tellUsage([]job.Peer{to})

@@ -32,23 +32,8 @@ const (
 	// lapsesKept is how long a scheduler must be without a further lapse for its lapses to be forgotten.
 	lapsesKept = time.Hour
 	// maxQueued bounds the queued offers of all schedulers, because each arbitration goes through all of them. If the
-	// queue is full, an offer of the scheduler with most offers may be dropped; see makeRoom.
+	// queue is full, an offer of the scheduler with most offers may be dropped; see MakeRoom.
 	maxQueued = 4096
-	// maxKeeps bounds the offers for which something is kept at a time, and maxNeeds the different needs that are looked at
-	// for that. Each costs a simulation of the time to come.
-	maxKeeps = 16
-	maxNeeds = 64
-	// maxPromised bounds the further offers for which something is kept because tasks end for them, or are promised to
-	// them. Each keep of a pass is one bit of a word of 64 bits.
-	maxPromised = 40
-	// maxTimes bounds the times at which such a simulation looks whether an offer fits. If tasks here end at more times,
-	// the offer may be booked a little later than it could be.
-	maxTimes = 32
-	// maxSwitches bounds how often one pass tries an offer on devices which are kept for others. After that, offers are
-	// tried only on devices that are not kept for any offer.
-	maxSwitches = 512
-	// maxAge bounds the age of a job in an offer, because a wrong age could overflow the clock. No job waits for longer.
-	maxAge = 365 * 24 * time.Hour
 	// maxGroups bounds the known journal groups. Each costs a few hundred bytes and a renewal every 30 s.
 	maxGroups = 16384
 	// maxGroupsOf bounds the groups of one owner, so that no member can use up the groups of others. A daemon has one
@@ -67,11 +52,6 @@ const (
 	// maxSignals bounds the signals that wait until an epoch is on disk.
 	maxSignals = 1024
 
-	// maxHold bounds how long a member of a gang holds a reservation without another message of its scheduler.
-	maxHold = 2 * time.Minute
-	// maxGather bounds how long such a member holds a reservation in all, because a scheduler might renew it for ever. It
-	// is longer than schedulers take to gather a gang.
-	maxGather = 30 * time.Minute
 	// maxVictims bounds the tasks, and the reservations, that are considered for one offer that needs room.
 	maxVictims = 256
 	// maxTries bounds the ports that are tried for one gang.
@@ -84,9 +64,6 @@ const (
 	freshEnough = 10 * time.Second
 	// minStart is how much of its lease a task must have left to start. With less it would soon get TERM.
 	minStart = driver.FenceLead + 5*time.Second
-	// inVain is how long one offer alone has turns, in multiples of its first turn: 1+1+2+2+4+4, three turns in which
-	// others may have what is free, and three in which it is kept. By default that is 2 hours and 20 minutes.
-	inVain = 14
 	// lateRenewal is how long resources are held back for an offer whose wait has ended, because its scheduler may be
 	// about to renew it. It is more than a round trip.
 	lateRenewal = 500 * time.Millisecond
@@ -95,20 +72,11 @@ const (
 	// leaseWait is how long a Start waits for the answer to a renewal. An answer that takes longer means that the session
 	// is about to break.
 	leaseWait = 5 * time.Second
-	// startWithin is how long after its Commit the process of a task should have begun: the Start comes within
-	// contract.ReserveFor. Predictions of releases assume it. A task that waits longer, for files or an image, releases
-	// its resources later than predicted.
-	startWithin = contract.ReserveFor
 	// overdue is the predicted time to the end of an attempt that should have ended already.
 	overdue = time.Second
-	// lapsedFor is how long a lapsed reservation is remembered. A Start that comes within that time may still succeed.
-	lapsedFor = time.Minute
 	// announceEvery is the minimum interval between two Availability messages, so that thousands of short tasks do not
 	// cause thousands of messages to each scheduler.
 	announceEvery = 100 * time.Millisecond
-	// sayKeptAfter is the delay after which schedulers learn of a change in what is kept for waiting tasks, if no other
-	// news is sent before.
-	sayKeptAfter = time.Second
 	// retrySave is the pause before the ledger is written again after an error.
 	retrySave = time.Second
 	// retryStop is the pause before a Stop that the driver could not take is repeated.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/admission"
 	"github.com/musterhq/muster/worker/leaseclock"
 	"github.com/musterhq/muster/worker/step"
 )
@@ -123,6 +124,9 @@ func (c *claims) drop(g *group) {
 	g.epoch = contract.Epoch{}
 	c.ledger.claim(g)
 }
+
+// of returns the group of an offer. It is known as long as the offer is: see groupRests.
+func (c *claims) of(o *admission.Offer) *group { return c.groups[o.Msg.Group] }
 
 // ownerOf returns the owner of a group; "" if none is known.
 func (c *claims) ownerOf(id job.Group) job.Peer {

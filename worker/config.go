@@ -26,7 +26,7 @@ type Config struct {
 	Quarantine health.Quarantine
 	Limits     resources.Limits
 	Priorities *contract.Priorities // the highest priorities that offers may have; nil: any
-	// SetAside bounds the first turn of setting free resources aside for an offer that cannot be booked. See pace.turn.
+	// SetAside bounds the first turn of setting free resources aside for an offer that cannot be booked. See pace.Turn.
 	SetAside time.Duration
 	// PreemptGrace bounds the time between TERM and KILL of a task that this host preempts, whatever its job says.
 	PreemptGrace time.Duration

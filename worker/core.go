@@ -10,6 +10,7 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/admission"
 	"github.com/musterhq/muster/worker/driver"
 	"github.com/musterhq/muster/worker/health"
 	"github.com/musterhq/muster/worker/leaseclock"
@@ -40,7 +41,7 @@ type Core struct {
 	ledger       *ledger
 	sessions     *sessions
 	reports      *reports
-	queue        *queue
+	queue        *admission.Queue
 	leases       *leases
 	attempts     *attempts
 	commands     *commands
@@ -67,8 +68,8 @@ func NewCore(cfg Config) (*Core, error) {
 		return nil, err
 	}
 	c.health = health.New(cfg.Boot, cfg.Profile.GPUs, cfg.Quarantine, c.turn, c.account)
-	c.reports = &reports{turn: c.turn, ledger: c.ledger, keeping: keeping{turn: c.turn}}
-	c.queue = newQueue(c.turn, c.account.Meter)
+	c.reports = &reports{turn: c.turn, ledger: c.ledger, keeping: admission.NewKeeping(c.turn)}
+	c.queue = admission.NewQueue(c.turn, c.account.Meter)
 	c.leases = &leases{
 		cfg: c.cfg, turn: c.turn, ledger: c.ledger, sessions: c.sessions, reports: c.reports,
 		random: rand.New(rand.NewPCG(cfg.Seed, 0x6d7573746572)), claims: newClaims(c.turn, c.ledger, c.sessions),
@@ -265,7 +266,7 @@ func (c *Core) notSaved(b batch, err error) {
 			c.reports.tell(a)
 		case reserving, reserved:
 			c.reservations.undo(a)
-			c.reports.decline(a.offer.key.peer, a.offer.msg, job.Reason{Word: job.ReasonResources, Detail: contract.Clip(why)}, false)
+			c.reports.decline(a.offer.Key.Peer, a.offer.Msg, job.Reason{Word: job.ReasonResources, Detail: contract.Clip(why)}, false)
 		case launched, completing, done, refused:
 			c.ledger.put(a)
 			c.reports.tell(a)
@@ -296,9 +297,9 @@ func (c *Core) down(p job.Peer) {
 		g.resynced = false
 	}
 	c.account.Quotas.Refusals.Forget(p)
-	c.reports.forecasts.forget(p)
+	c.reports.forecasts.Forget(p)
 	c.offers.residents.Drop(p, 0)
-	c.queue.dropPeer(p)
+	c.queue.DropPeer(p)
 	c.reservations.disconnected(p)
 }
 
@@ -324,7 +325,7 @@ func (c *Core) helloAll() {
 // sharesChanged replaces the weights of the shares, by which the queue is sorted.
 func (c *Core) sharesChanged(e SharesChanged) {
 	c.account.Meter.SetWeights(e.Weights)
-	c.queue.unsorted = true
+	c.queue.Resort()
 }
 
 // limitsChanged replaces the limits. If that changes what schedulers were told of them, all schedulers get Hello again:

@@ -8,6 +8,7 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/admission"
 	"github.com/musterhq/muster/worker/leaseclock"
 	"github.com/musterhq/muster/worker/resources"
 )
@@ -17,22 +18,22 @@ import (
 // Bounds that tests reach.
 const (
 	MaxQueued   = maxQueued
-	MaxAge      = maxAge
+	MaxAge      = admission.MaxAge
 	MaxRefusals = resources.MaxRefusals
-	StartWithin = startWithin
+	StartWithin = admission.StartWithin
 )
 
 // Turns reports whether what is free is set aside for an offer now, and until when.
 func Turns(since, now leaseclock.BootTime, first time.Duration) (kept bool, until leaseclock.BootTime) {
-	return turns(since, now, first)
+	return admission.Turns(since, now, first)
 }
 
 // Booked returns the booked times of queued offers.
 func Booked(c *Core) map[uint64]leaseclock.BootTime {
 	out := map[uint64]leaseclock.BootTime{}
-	for _, o := range c.queue.ranked {
-		if o.state == offerQueued && o.booked.at != 0 {
-			out[o.key.id] = o.booked.at
+	for _, o := range c.queue.All() {
+		if at := o.BookedFor(); o.State == admission.Queued && at != 0 {
+			out[o.Key.ID] = at
 		}
 	}
 	return out
@@ -114,6 +115,6 @@ func sizes(v reflect.Value, at string, seen map[uintptr]bool, out map[string]int
 func (c *Core) Flood(now leaseclock.Moment, n int, from job.Peer, offer func(i int) contract.Offer) {
 	for i := range n {
 		m := offer(i)
-		c.queue.add(now, offerKey{from, m.ID}, m, c.leases.claims.groups[m.Group])
+		c.queue.Add(now, admission.Key{Peer: from, ID: m.ID}, m)
 	}
 }

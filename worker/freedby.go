@@ -4,22 +4,18 @@ package worker
 // See docs/adr, ADR 91.
 
 import (
-	"math"
 	"time"
 
 	"github.com/musterhq/muster/internal/contract"
-	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/admission"
 	"github.com/musterhq/muster/worker/leaseclock"
 )
 
-// never is later than any other time.
-const never = leaseclock.BootTime(math.MaxInt64)
-
 // expect notes how long the attempt may hold what it has from the start of its process; 0: no limit is known. It assumes
-// that the process begins within startWithin. The time before the start does not count towards the limit.
+// that the process begins within StartWithin. The time before the start does not count towards the limit.
 func (a *attempt) expect(now leaseclock.Moment, limit time.Duration) {
 	if a.limit = limit; limit > 0 {
-		a.frees = now.Boot.Add(startWithin + limit)
+		a.frees = now.Boot.Add(admission.StartWithin + limit)
 	}
 }
 
@@ -54,7 +50,7 @@ func (a *attempt) readopt(now leaseclock.Moment) {
 // later while the attempt waits for its process to begin, and while the attempt is overdue.
 func (a *attempt) freedBy(now leaseclock.Moment) leaseclock.BootTime {
 	if a.frees == 0 || a.gathers() {
-		return never
+		return admission.Never
 	}
 	by := a.frees
 	if a.rec.PID == 0 && a.rec.Exit == nil && a.stop == nil {
@@ -66,20 +62,5 @@ func (a *attempt) freedBy(now leaseclock.Moment) leaseclock.BootTime {
 // gathers reports whether the attempt is a place of a gang that is not started yet. Nobody knows when it will be: the
 // gang may hold its places until other hosts have room.
 func (a *attempt) gathers() bool {
-	return (a.phase == reserving || a.phase == reserved) && a.offer.msg.Gang > 0
-}
-
-// lastsUntil returns until when a task holds what it gets at a time; never if it has no limit.
-func lastsUntil(at leaseclock.BootTime, limit time.Duration) leaseclock.BootTime {
-	if limit <= 0 {
-		return never
-	}
-	return at.Add(startWithin + limit)
-}
-
-// release is what an attempt gives back, and when at the latest.
-type release struct {
-	at      leaseclock.BootTime
-	attempt *attempt
-	need    job.Resources
+	return (a.phase == reserving || a.phase == reserved) && a.offer.Msg.Gang > 0
 }

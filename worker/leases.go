@@ -11,6 +11,7 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/admission"
 	"github.com/musterhq/muster/worker/driver"
 	"github.com/musterhq/muster/worker/leaseclock"
 	"github.com/musterhq/muster/worker/step"
@@ -113,7 +114,7 @@ func (l *leases) renew(now leaseclock.Moment, g *group) {
 	for id := range g.running {
 		live = append(live, id)
 	}
-	slices.SortFunc(live, compareAttempts)
+	slices.SortFunc(live, admission.CompareAttempts)
 	if n := len(s.outstanding); n == 0 || s.outstanding[n-1] != now.Boot {
 		if n == maxOutstanding {
 			s.outstanding = slices.Delete(s.outstanding, 0, 1)

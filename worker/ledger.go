@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/admission"
 	"github.com/musterhq/muster/worker/leaseclock"
 )
 
@@ -76,7 +77,7 @@ func (l *ledger) writes(now leaseclock.Moment) Writes {
 	for a := range l.gone {
 		l.batch.gone = append(l.batch.gone, a)
 	}
-	slices.SortFunc(l.batch.gone, compareAttempts)
+	slices.SortFunc(l.batch.gone, admission.CompareAttempts)
 	w.Gone = l.batch.gone
 	return w
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/admission"
 	"github.com/musterhq/muster/worker/leaseclock"
 	"github.com/musterhq/muster/worker/resources"
 	"github.com/musterhq/muster/worker/step"
@@ -22,7 +23,7 @@ type offers struct {
 	account      *resources.Account
 	sessions     *sessions
 	reports      *reports
-	queue        *queue
+	queue        *admission.Queue
 	leases       *leases
 	attempts     *attempts
 	reservations *reservations
@@ -39,22 +40,21 @@ func (f *offers) offer(now leaseclock.Moment, from job.Peer, m contract.Offer) {
 	if !ok {
 		return
 	}
-	key := offerKey{from, m.ID}
-	if o := f.queue.offers[key]; o != nil {
-		switch o.state {
-		case offerQueued:
-			f.queue.renew(now, o, m)
+	key := admission.Key{Peer: from, ID: m.ID}
+	if o := f.queue.Find(key); o != nil {
+		switch o.State {
+		case admission.Queued:
+			f.queue.Renew(now, o, m)
 			if f.preemption.inVain(o) {
-				o.preempted = false
-				f.turn.Arbitrate()
+				f.queue.PreemptAgain(o)
 			}
 			return
-		case offerReserved:
-			f.reservations.renew(now, f.attempts.by[o.msg.Attempt], m, f.availability.closed())
+		case admission.Reserved:
+			f.reservations.renew(now, f.attempts.by[o.Msg.Attempt], m, f.availability.closed())
 			return
-		case offerLapsed: // it counts as a new offer
-			f.queue.forget(o)
-		case offerGone:
+		case admission.Lapsed: // it counts as a new offer
+			f.queue.Forget(o)
+		case admission.Gone:
 		}
 	}
 	if why := f.availability.closed(); why.Word != "" {
@@ -81,12 +81,13 @@ func (f *offers) offer(now leaseclock.Moment, from job.Peer, m contract.Offer) {
 		return
 	}
 	if !f.makeRoom(from) {
+		queued, gangs := f.queue.SizeOf(from)
 		detail := fmt.Sprintf("%d offers of this scheduler are queued here, %d in all; %d hold a place for gangs",
-			f.queue.perPeer[from], f.queue.waiting, f.queue.gangs.held[from])
+			queued, f.queue.Size(), gangs)
 		f.reports.decline(from, m, job.Reason{Word: job.ReasonResources, Detail: detail}, false)
 		return
 	}
-	f.queue.add(now, key, m, g)
+	f.queue.Add(now, key, m)
 }
 
 // never returns why this host can never accept the offer, if it cannot.
@@ -108,10 +109,10 @@ func (f *offers) lookedUp(now leaseclock.Moment, e LookedUp) {
 	if !f.residents.Answer(now, e.User, e.Is, f.offer) {
 		return
 	}
-	for _, o := range slices.Clone(f.queue.ranked) {
-		if o.state == offerQueued && o.msg.User == e.User {
-			f.queue.remove(o)
-			f.reports.declineUser(o.key.peer, o.msg)
+	for _, o := range slices.Clone(f.queue.All()) {
+		if o.State == admission.Queued && o.Msg.User == e.User {
+			f.queue.Remove(o)
+			f.reports.declineUser(o.Key.Peer, o.Msg)
 		}
 	}
 }
@@ -124,21 +125,21 @@ func (f *offers) outOfBounds(now leaseclock.Moment, from job.Peer, g *group) str
 	return f.reservations.lapses.why(now, from)
 }
 
-// makeRoom reports whether one more offer of a scheduler may be queued. If the queue is full, it may decline an offer of
+// MakeRoom reports whether one more offer of a scheduler may be queued. If the queue is full, it may decline an offer of
 // another scheduler for that.
 func (f *offers) makeRoom(from job.Peer) bool {
-	if f.queue.perPeer[from]+f.queue.gangs.held[from] >= contract.MaxOffers {
+	if queued, gangs := f.queue.SizeOf(from); queued+gangs >= contract.MaxOffers {
 		return false
 	}
-	if f.queue.waiting < maxQueued {
+	if f.queue.Size() < maxQueued {
 		return true
 	}
-	o := f.queue.makeRoom(from)
+	o := f.queue.MakeRoom(from)
 	if o == nil {
 		return false
 	}
 	detail := fmt.Sprintf("%d offers are queued here, most of them of this scheduler: its last one made room for another scheduler", maxQueued)
-	f.reports.decline(o.key.peer, o.msg, job.Reason{Word: job.ReasonResources, Detail: detail}, false)
+	f.reports.decline(o.Key.Peer, o.Msg, job.Reason{Word: job.ReasonResources, Detail: detail}, false)
 	return true
 }
 
@@ -147,97 +148,58 @@ func (f *offers) arbitrate(now leaseclock.Moment) {
 	if !f.turn.Arbitrates() {
 		return
 	}
-	late, known, kept, next := false, []forecast(nil), []keptFor(nil), never
-	for again := len(f.queue.ranked) > 0; again; {
-		f.queue.order()
-		keeps := newBackfill(newKeeps(now, &f.account.Capacity, f.cfg.Profile.GPUs, f.attempts.by), &f.attempts.pace, f.cfg.SetAside)
-		room := makeRoom{preempt: func(o *offer, kept []string) string { return f.preemption.preempt(now, o, kept) }}
-		if len(f.queue.gangs.held) > 0 {
-			room.revoke = func(o *offer) (bool, bool) { return f.wounds.revoke(now, o) }
-		}
-		r := newArbitration(f.account, f.queue, keeps, room)
-		for _, o := range f.queue.gangs.firm() { // what ended tasks give back for them is for nobody else
-			f.decide(now, r, o)
-		}
-		f.decideRanked(now, r, keeps)
-		known, kept, next = keeps.forecasts(), keeps.kept(), keeps.next
-		f.queue.sweep()
-		// A reservation may have brought a user to a limit. Another pass then declines that user's other offers, so that
-		// nothing is held back for them. The revoked reservations may have held more than the offer needed.
-		late, again = late || r.late, r.filled || r.revoked
+	passes := admission.Passes{
+		Account: f.account, Queue: f.queue, Gpus: f.cfg.Profile.GPUs, Pace: &f.attempts.pace, SetAside: f.cfg.SetAside,
+		Releases: func() []admission.Release { return f.attempts.releases(now) },
+		Revoke:   func(o *admission.Offer) (bool, bool) { return f.wounds.revoke(now, o) },
+		Preempt:  func(o *admission.Offer, kept []string) string { return f.preemption.preempt(now, o, kept) },
 	}
-	f.reports.forecasts.update(now, known)
-	f.reports.keeping.update(now, kept)
+	out := passes.Run(now, func(r *admission.Arbitration, o *admission.Offer) admission.Verdict { return f.decide(now, r, o) })
+	f.reports.forecasts.Update(now, out.Forecasts)
+	f.reports.keeping.Update(now, out.Kept)
 	f.turn.Timers.Stop(f.turns)
-	if next != never {
-		f.turns = f.turn.Timers.Set(next, func(leaseclock.Moment) { f.turn.Arbitrate() })
+	if out.Next != admission.Never {
+		f.turns = f.turn.Timers.Set(out.Next, func(leaseclock.Moment) { f.turn.Arbitrate() })
 	}
 	f.turn.Arbitrated()
-	if late {
+	if out.Late {
 		f.turn.Timers.Set(now.Boot.Add(lateRenewal), func(leaseclock.Moment) { f.turn.Arbitrate() })
 	}
 }
 
-// decideRanked decides the offers in their order. It completes each priority before it goes on with a lower one.
-func (f *offers) decideRanked(now leaseclock.Moment, r *arbitration, keeps *backfill) {
-	var later []*offer
-	for _, o := range f.queue.ranked {
-		if o.state != offerQueued || o.firm {
-			continue
-		}
-		if len(later) > 0 && o.msg.Priority < later[0].msg.Priority {
-			later = f.decideRest(now, r, later)
-		}
-		keeps.descend(o.msg.Priority)
-		if f.decide(now, r, o) == verdictLater {
-			later = append(later, o)
-		}
-	}
-	f.decideRest(now, r, later)
-}
-
-// decideRest decides the offers of one priority that had to wait for the others of it. It returns the empty list.
-func (f *offers) decideRest(now leaseclock.Moment, r *arbitration, later []*offer) []*offer {
-	r.rest = true
-	for _, o := range later {
-		f.decide(now, r, o)
-	}
-	r.rest = false
-	return later[:0]
-}
-
 // decide decides one offer, and answers it unless it stays in the queue.
-func (f *offers) decide(now leaseclock.Moment, r *arbitration, o *offer) verdict {
+func (f *offers) decide(now leaseclock.Moment, r *admission.Arbitration, o *admission.Offer) admission.Verdict {
 	if why := f.availability.closed(); why.Word != "" {
 		f.decline(o, why, !f.cfg.Profile.Worker)
-		return verdictDecline
+		return admission.Decline
 	}
-	d := r.decide(now, o, f.attempts.by[o.msg.Attempt] != nil)
-	switch d.verdict {
-	case verdictWait:
-		if o.timer == nil {
-			f.queue.endWait(o)
+	g := f.leases.claims.of(o)
+	d := r.Decide(now, o, f.attempts.by[o.Msg.Attempt] != nil, o.Msg.Epoch.Less(g.epoch) || o.Key.Peer != g.owner)
+	switch d.Verdict {
+	case admission.Wait:
+		if o.Timer == nil {
+			f.queue.EndWait(o)
 		}
-	case verdictReserve:
-		f.reservations.reserve(o, d.devices).expect(now, o.msg.Limit)
-	case verdictDecline:
-		f.decline(o, d.why, false)
-	case verdictQuota:
-		f.decline(o, d.why, false)
-		if f.sessions.connected(o.key.peer) {
-			f.account.Quotas.Refusals.Add(o.msg.User, o.key.peer, o.msg.Priority)
+	case admission.Reserve:
+		f.reservations.reserve(o, d.Devices).expect(now, o.Msg.Limit)
+	case admission.Decline:
+		f.decline(o, d.Why, false)
+	case admission.Quota:
+		f.decline(o, d.Why, false)
+		if f.sessions.connected(o.Key.Peer) {
+			f.account.Quotas.Refusals.Add(o.Msg.User, o.Key.Peer, o.Msg.Priority)
 		}
-	case verdictStale:
-		f.queue.remove(o)
-		f.leases.stale(o.key.peer, o.group)
-	case verdictLater:
+	case admission.Stale:
+		f.queue.Remove(o)
+		f.leases.stale(o.Key.Peer, g)
+	case admission.Later:
 	}
-	return d.verdict
+	return d.Verdict
 }
 
-func (f *offers) decline(o *offer, why job.Reason, never bool) {
-	f.queue.remove(o)
-	f.reports.decline(o.key.peer, o.msg, why, never)
+func (f *offers) decline(o *admission.Offer, why job.Reason, never bool) {
+	f.queue.Remove(o)
+	f.reports.decline(o.Key.Peer, o.Msg, why, never)
 }
 
 // above returns why the priority of an offer is too high here, or "".
@@ -251,11 +213,11 @@ func (f *offers) above(from job.Peer, m *contract.Offer) string {
 // declineImpossible declines the queued offers that this host can never accept now that the host or its limits have
 // changed.
 func (f *offers) declineImpossible() {
-	for _, o := range f.queue.ranked {
-		if o.state != offerQueued {
+	for _, o := range f.queue.All() {
+		if o.State != admission.Queued {
 			continue
 		}
-		if why := f.never(o.key.peer, &o.msg); why.Word != "" {
+		if why := f.never(o.Key.Peer, &o.Msg); why.Word != "" {
 			f.decline(o, why, true)
 		}
 	}

@@ -5,6 +5,7 @@ package worker
 import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/admission"
 	"github.com/musterhq/muster/worker/leaseclock"
 	"github.com/musterhq/muster/worker/resources"
 	"github.com/musterhq/muster/worker/step"
@@ -19,8 +20,8 @@ type reports struct {
 	sent     leaseclock.BootTime // when it was sent
 	waiting  bool                // a timer is set, and none is sent before it fires
 
-	forecasts forecasts
-	keeping   keeping
+	forecasts admission.Forecasts
+	keeping   admission.Keeping
 }
 
 // decline is a Decline that is not sent yet.
@@ -122,7 +123,7 @@ func (r *reports) sendDeclines(a *resources.Account) {
 
 // due reports whether to send an Availability now. If one was sent less than announceEvery ago, it sets a timer instead.
 func (r *reports) due(now leaseclock.Moment, q *resources.Refusals) bool {
-	if r.waiting || !r.turn.Announces() && q.Untold()+len(r.forecasts.pending) == 0 {
+	if r.waiting || !r.turn.Announces() && q.Untold()+r.forecasts.Untold() == 0 {
 		return false
 	}
 	if at := r.sent.Add(announceEvery); r.seq > 0 && now.Boot < at {
@@ -137,10 +138,12 @@ func (r *reports) due(now leaseclock.Moment, q *resources.Refusals) bool {
 func (r *reports) announce(now leaseclock.Moment, to []job.Peer, msg contract.Availability, q *resources.Refusals) {
 	all := r.turn.Announces()
 	r.turn.Announced()
-	r.keeping.unsaid = r.keeping.unsaid && !all
+	if all {
+		r.keeping.Told()
+	}
 	r.sent = now.Boot
 	for _, p := range to {
-		msg.UnderQuota, msg.Forecasts = q.Take(p), r.forecasts.take(now, p)
+		msg.UnderQuota, msg.Forecasts = q.Take(p), r.forecasts.Take(now, p)
 		if all || msg.UnderQuota != nil || msg.Forecasts != nil {
 			r.turn.Send(p, msg)
 		}

@@ -4,11 +4,11 @@ package worker
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/admission"
 	"github.com/musterhq/muster/worker/leaseclock"
 	"github.com/musterhq/muster/worker/resources"
 	"github.com/musterhq/muster/worker/step"
@@ -20,7 +20,7 @@ type reservations struct {
 	account  *resources.Account
 	sessions *sessions
 	reports  *reports
-	queue    *queue
+	queue    *admission.Queue
 	leases   *leases
 	attempts *attempts
 	lapses   lapses
@@ -28,11 +28,11 @@ type reservations struct {
 
 // reserve makes a reservation for an offer, with the devices that are held for it. The Commit is sent once the record of
 // the reservation is on disk (W2).
-func (r *reservations) reserve(o *offer, devices []string) *attempt {
-	r.queue.reserve(o)
+func (r *reservations) reserve(o *admission.Offer, devices []string) *attempt {
+	r.queue.Reserve(o)
 	a := r.attempts.reserve(o, devices)
-	if o.rankZero() {
-		r.attempts.ports.search(o.msg.Attempt)
+	if o.RankZero() {
+		r.attempts.ports.search(o.Msg.Attempt)
 	}
 	return a
 }
@@ -41,7 +41,7 @@ func (r *reservations) reserve(o *offer, devices []string) *attempt {
 func (r *reservations) portFound(now leaseclock.Moment, e PortFound) {
 	a := r.attempts.by[e.Attempt]
 	switch {
-	case a == nil || a.phase != reserving || a.port != 0 || !a.offer.rankZero(): // released meanwhile
+	case a == nil || a.phase != reserving || a.port != 0 || !a.offer.RankZero(): // released meanwhile
 	case e.Port == 0:
 		r.revoke(a, fmt.Sprintf("no free port from %d to %d for the members of the gang to meet at", r.attempts.cfg.FirstPort, r.attempts.cfg.LastPort))
 	case !r.attempts.ports.take(a, e.Port): // another gang got it meanwhile
@@ -52,14 +52,14 @@ func (r *reservations) portFound(now leaseclock.Moment, e PortFound) {
 }
 
 // message returns the Commit for an offer, without devices and port.
-func (r *reservations) message(now leaseclock.Moment, o *offer) contract.Commit {
-	g := o.group
-	m := contract.Commit{Offer: o.key.id, Attempt: o.msg.Attempt, Group: o.msg.Group}
+func (r *reservations) message(now leaseclock.Moment, o *admission.Offer) contract.Commit {
+	g := r.leases.claims.of(o)
+	m := contract.Commit{Offer: o.Key.ID, Attempt: o.Msg.Attempt, Group: o.Msg.Group}
 	if g.holds(now) {
 		m.Session = g.session.id
 	}
-	if o.msg.Gang > 0 {
-		m.Address = r.sessions.paths[o.key.peer].Local
+	if o.Msg.Gang > 0 {
+		m.Address = r.sessions.paths[o.Key.Peer].Local
 	}
 	return m
 }
@@ -68,27 +68,27 @@ func (r *reservations) message(now leaseclock.Moment, o *offer) contract.Commit 
 // reservation lapses.
 func (r *reservations) commit(now leaseclock.Moment, a *attempt) {
 	o := a.offer
-	if o.rankZero() && a.port == 0 {
+	if o.RankZero() && a.port == 0 {
 		return // portFound sends it
 	}
 	m := r.message(now, o)
 	m.Devices, m.Port = a.rec.Devices, a.port
-	r.turn.Send(o.key.peer, m)
-	r.refresh(now, o.group)
+	r.turn.Send(o.Key.Peer, m)
+	r.refresh(now, r.leases.claims.of(o))
 	if a.phase != reserving {
 		return
 	}
 	a.move(r.turn, reserved)
-	if o.msg.Gang > 0 {
-		r.gather(now, o)
+	if o.Msg.Gang > 0 {
+		r.queue.Gather(now, o)
 		r.prolong(now, a)
 		return
 	}
 	a.lapse = r.turn.Timers.Set(now.Boot.Add(contract.ReserveFor), func(now leaseclock.Moment) {
 		if r.attempts.by[a.rec.Attempt] == a && a.phase == reserved {
 			r.undo(a)
-			r.queue.lapse(now, a.offer)
-			r.lapsed(now, a.offer.key.peer, contract.ReserveFor)
+			r.queue.Lapse(now, a.offer)
+			r.lapsed(now, a.offer.Key.Peer, contract.ReserveFor)
 		}
 	})
 }
@@ -100,20 +100,20 @@ func (r *reservations) lapsed(now leaseclock.Moment, p job.Peer, held time.Durat
 		return
 	}
 	why := job.Reason{Word: job.ReasonResources, Detail: r.lapses.why(now, p)}
-	for _, o := range r.queue.ranked {
-		if o.key.peer == p && o.state == offerQueued {
-			r.queue.remove(o)
-			r.reports.decline(p, o.msg, why, false)
+	for _, o := range r.queue.All() {
+		if o.Key.Peer == p && o.State == admission.Queued {
+			r.queue.Remove(o)
+			r.reports.decline(p, o.Msg, why, false)
 		}
 	}
 }
 
 // commitIf sends the conditional Commit for a gang's offer.
-func (r *reservations) commitIf(now leaseclock.Moment, o *offer) {
+func (r *reservations) commitIf(now leaseclock.Moment, o *admission.Offer) {
 	m := r.message(now, o)
 	m.Conditional = true
-	r.turn.Send(o.key.peer, m)
-	r.refresh(now, o.group)
+	r.turn.Send(o.Key.Peer, m)
+	r.refresh(now, r.leases.claims.of(o))
 }
 
 // refresh requests a renewal of the lease unless there was one lately.
@@ -123,34 +123,21 @@ func (r *reservations) refresh(now leaseclock.Moment, g *group) {
 	}
 }
 
-// gather notes the first Commit to a gang. When single tasks may revoke it, there is another arbitration.
-func (r *reservations) gather(now leaseclock.Moment, o *offer) {
-	if o.since == 0 {
-		o.since = now.Boot
-		r.queue.takeTurn(o)
-		r.turn.Timers.Set(now.Boot.Add(contract.ReserveFor), func(leaseclock.Moment) {
-			if o.state == offerReserved || o.state == offerQueued {
-				r.turn.Arbitrate()
-			}
-		})
-	}
-}
-
 // prolong lets the reservation of a gang's member last as long as its offer says, from now on. A Start that comes after
 // its end is refused, because the scheduler was told of the end.
 func (r *reservations) prolong(now leaseclock.Moment, a *attempt) {
 	r.turn.Timers.Stop(a.lapse)
-	a.lapse = r.turn.Timers.Set(a.offer.heldUntil(now), func(now leaseclock.Moment) {
+	a.lapse = r.turn.Timers.Set(a.offer.HeldUntil(now), func(now leaseclock.Moment) {
 		if r.attempts.by[a.rec.Attempt] != a || a.phase != reserved {
 			return
 		}
-		why := fmt.Sprintf("its scheduler has not renewed the offer for %s", holdOf(&a.offer.msg))
-		if now.Boot >= a.offer.since.Add(maxGather) {
-			why = fmt.Sprintf("a gang may hold a place here for %s", maxGather)
+		why := fmt.Sprintf("its scheduler has not renewed the offer for %s", admission.HoldOf(&a.offer.Msg))
+		if now.Boot >= a.offer.Since.Add(admission.MaxGather) {
+			why = fmt.Sprintf("a gang may hold a place here for %s", admission.MaxGather)
 		}
-		held := now.Boot.Sub(a.offer.since)
+		held := now.Boot.Sub(a.offer.Since)
 		r.revoke(a, why)
-		r.lapsed(now, a.offer.key.peer, held)
+		r.lapsed(now, a.offer.Key.Peer, held)
 	})
 }
 
@@ -158,12 +145,12 @@ func (r *reservations) prolong(now leaseclock.Moment, a *attempt) {
 func (r *reservations) renew(now leaseclock.Moment, a *attempt, m contract.Offer, closed job.Reason) {
 	o := a.offer
 	switch {
-	case o.msg.Gang == 0 || !o.same(m):
+	case o.Msg.Gang == 0 || !o.Same(m):
 	case closed.Word != "" && a.phase == reserved: // the Start would be refused
 		r.revoke(a, closed.String())
 		return
 	case a.phase == reserved:
-		o.msg.Hold, o.firm = m.Hold, o.firm || m.Firm
+		o.Prolong(m)
 		r.prolong(now, a)
 	}
 	if !a.dirty {
@@ -175,25 +162,25 @@ func (r *reservations) renew(now leaseclock.Moment, a *attempt, m contract.Offer
 func (r *reservations) revoke(a *attempt, why string) {
 	o := a.offer
 	r.undo(a)
-	r.reports.decline(o.key.peer, o.msg, job.Reason{Word: job.ReasonResources, Detail: contract.Clip(why)}, false)
+	r.reports.decline(o.Key.Peer, o.Msg, job.Reason{Word: job.ReasonResources, Detail: contract.Clip(why)}, false)
 }
 
 // again reserves resources for a Start whose reservation has lapsed. If it cannot, it returns why. It does so only if
 // this run of the daemon has sent a Commit for the attempt.
 func (r *reservations) again(from job.Peer, m contract.Start, closed job.Reason) (*attempt, string) {
-	o := r.queue.lapsed[m.Attempt]
-	if o == nil || o.key != (offerKey{from, m.Offer}) {
+	o := r.queue.LapsedOf(m.Attempt)
+	if o == nil || o.Key != (admission.Key{Peer: from, ID: m.Offer}) {
 		return nil, "nothing is reserved for it"
 	}
-	r.queue.forget(o)
+	r.queue.Forget(o)
 	if closed.Word != "" {
 		return nil, "the reservation has lapsed: " + closed.String()
 	}
-	devices, ok := r.account.Capacity.Choose(o.msg.Need, o.msg.Device)
+	devices, ok := r.account.Capacity.Choose(o.Msg.Need, o.Msg.Device)
 	if !ok {
-		return nil, "the reservation has lapsed: " + r.account.Missing(o.msg.Need)
+		return nil, "the reservation has lapsed: " + r.account.Missing(o.Msg.Need)
 	}
-	if !r.account.Hold(&o.msg, devices) {
+	if !r.account.Hold(&o.Msg, devices) {
 		return nil, "the reservation has lapsed"
 	}
 	return r.reserve(o, devices), ""
@@ -201,25 +188,25 @@ func (r *reservations) again(from job.Peer, m contract.Start, closed job.Reason)
 
 // undo frees what a reservation holds, and drops its attempt.
 func (r *reservations) undo(a *attempt) {
-	r.queue.gangs.others.heldInVain(r.turn.Now(), a.offer, r.attempts.pace.turn(r.attempts.cfg.SetAside))
+	r.queue.Gangs.HeldInVain(r.turn.Now(), a.offer, r.attempts.pace.Turn(r.attempts.cfg.SetAside))
 	r.account.Release(&a.rec)
 	r.attempts.ports.release(a)
 	r.turn.Timers.Stop(a.lapse)
-	r.queue.forget(a.offer)
+	r.queue.Forget(a.offer)
 	r.attempts.drop(a)
 }
 
 // disconnected frees the places of gangs whose scheduler has lost its session. It has forgotten them, and offers the same
 // attempts again.
 func (r *reservations) disconnected(p job.Peer) {
-	if r.queue.gangs.held[p] == 0 {
+	if _, held := r.queue.SizeOf(p); held == 0 {
 		return
 	}
-	for _, o := range slices.Clone(r.queue.gangs.ranked) {
-		if o.key.peer != p || o.state != offerReserved {
+	for _, o := range r.queue.Gangs.Offers() {
+		if o.Key.Peer != p || o.State != admission.Reserved {
 			continue
 		}
-		if a := r.attempts.by[o.msg.Attempt]; a.phase == reserving || a.phase == reserved {
+		if a := r.attempts.by[o.Msg.Attempt]; a.phase == reserving || a.phase == reserved {
 			r.undo(a)
 		}
 	}
@@ -227,17 +214,17 @@ func (r *reservations) disconnected(p job.Peer) {
 
 // release handles a Release: it withdraws an offer, whatever its state.
 func (r *reservations) release(from job.Peer, m contract.Release) {
-	o := r.queue.offers[offerKey{from, m.Offer}]
+	o := r.queue.Find(admission.Key{Peer: from, ID: m.Offer})
 	if o == nil {
 		return
 	}
-	switch o.state {
-	case offerQueued:
-		r.queue.remove(o)
-	case offerReserved:
-		r.undo(r.attempts.by[o.msg.Attempt])
-	case offerLapsed:
-		r.queue.forget(o)
-	case offerGone:
+	switch o.State {
+	case admission.Queued:
+		r.queue.Remove(o)
+	case admission.Reserved:
+		r.undo(r.attempts.by[o.Msg.Attempt])
+	case admission.Lapsed:
+		r.queue.Forget(o)
+	case admission.Gone:
 	}
 }

@@ -74,7 +74,7 @@ type View struct {
 func (c *Core) View() View {
 	v := View{
 		Profile: c.cfg.Profile, Free: c.account.Free(), Draining: c.drain.now, Closed: c.availability.closed(),
-		Queued: c.queue.waiting, Holders: map[string][]string{}, Quarantined: c.health.Quarantined(),
+		Queued: c.queue.Size(), Holders: map[string][]string{}, Quarantined: c.health.Quarantined(),
 	}
 	for _, a := range inOrder(c.attempts.by) {
 		if a.ended() {

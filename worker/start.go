@@ -9,6 +9,7 @@ import (
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/admission"
 	"github.com/musterhq/muster/worker/leaseclock"
 	"github.com/musterhq/muster/worker/step"
 )
@@ -20,7 +21,7 @@ type starts struct {
 	ledger       *ledger
 	sessions     *sessions
 	reports      *reports
-	queue        *queue
+	queue        *admission.Queue
 	leases       *leases
 	attempts     *attempts
 	reservations *reservations
@@ -48,11 +49,11 @@ func (s *starts) start(now leaseclock.Moment, from job.Peer, m contract.Start) {
 	}
 	switch {
 	case why != "":
-	case a.offer.key != (offerKey{from, m.Offer}):
+	case a.offer.Key != (admission.Key{Peer: from, ID: m.Offer}):
 		why = "the start names another offer than the committed one"
 	case a.rec.User != m.User: // the quota of the offer's user was checked
 		why = "the start names another user than the committed offer"
-	case exceeds(m, a.offer.msg.Limit): // bookings of other offers may rely on it
+	case exceeds(m, a.offer.Msg.Limit): // bookings of other offers may rely on it
 		why = "the start names a longer time limit than the committed offer"
 	default:
 		why = s.otherGang(a, m)
@@ -65,11 +66,11 @@ func (s *starts) start(now leaseclock.Moment, from job.Peer, m contract.Start) {
 	default:
 		a.start = &m
 		a.move(s.turn, asked)
-		if a.offer.msg.Gang > 0 {
-			s.queue.gangs.others.started()
+		if a.offer.Msg.Gang > 0 {
+			s.queue.Gangs.Started()
 		}
 		// From here on only the answer of the policy ends the reservation.
-		s.queue.forget(a.offer)
+		s.queue.Forget(a.offer)
 		s.turn.Timers.Stop(a.lapse)
 		if tooLate(now, g, m) {
 			s.awaitLease(now, a)
@@ -88,7 +89,7 @@ func exceeds(m contract.Start, limit time.Duration) bool {
 
 // otherGang returns why the gang of a Start is not that of the committed offer, or "" if it is.
 func (s *starts) otherGang(a *attempt, m contract.Start) string {
-	n, rank := a.offer.msg.Gang, m.Element.Rank
+	n, rank := a.offer.Msg.Gang, m.Element.Rank
 	switch {
 	case m.Gang == nil && n == 0:
 		return ""
@@ -158,7 +159,7 @@ func (s *starts) admitted(now leaseclock.Moment, e Admitted) {
 	switch {
 	case e.Refused != "":
 		why = "not admitted: " + e.Refused
-	case m.Epoch.Less(g.epoch) || a.offer.key.peer != g.owner:
+	case m.Epoch.Less(g.epoch) || a.offer.Key.Peer != g.owner:
 		why = "its job got a new owner before it started"
 	}
 	if why != "" {
@@ -167,7 +168,7 @@ func (s *starts) admitted(now leaseclock.Moment, e Admitted) {
 	}
 	a.start = nil
 	a.move(s.turn, starting)
-	s.reservations.lapses.started(a.offer.key.peer)
+	s.reservations.lapses.started(a.offer.Key.Peer)
 	spec := m.File.Spec()
 	a.rec.Epoch, a.rec.Session, a.rec.File, a.rec.Element = m.Epoch, m.Session, m.File, m.Element
 	a.rec.Gang = m.Gang

@@ -6,7 +6,7 @@
 // tasks in processes that outlive the daemon.
 //
 // The files have an order: no file uses what a later one defines. A test checks this (internal/daemon/rooms_test.go).
-// From the bottom up they are: types and bounds; the state of offers, attempts and groups; the parts that change this state;
-// the core, which joins the parts. What needs none of offers, attempts and groups is in packages below: resources, health,
-// useraccounts, environment. Package loop runs the core.
+// From the bottom up they are: types and bounds; the state of attempts and groups; the parts that change this state;
+// the core, which joins the parts. What needs neither attempts nor groups is in packages below: admission, resources,
+// health, useraccounts, environment. Package loop runs the core.
 package worker

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/worker/admission"
 	"github.com/musterhq/muster/worker/leaseclock"
 	"github.com/musterhq/muster/worker/resources"
 )
@@ -15,14 +16,14 @@ import (
 // wounds revokes reservations of gangs.
 type wounds struct {
 	account      *resources.Account
-	queue        *queue
+	queue        *admission.Queue
 	attempts     *attempts
 	reservations *reservations
 }
 
 // revoke takes back as few reservations of gangs as the offer needs to fit, the last by rank first. It takes back none if
 // all would not be enough. enough is true if only the quota of the offer's user might be missing.
-func (w *wounds) revoke(now leaseclock.Moment, o *offer) (done, enough bool) {
+func (w *wounds) revoke(now leaseclock.Moment, o *admission.Offer) (done, enough bool) {
 	held := w.held(now, o)
 	if len(held) == 0 || !w.fits(o, held) {
 		return false, false
@@ -47,12 +48,12 @@ func fewest(all []*attempt, met func([]*attempt) bool) []*attempt {
 }
 
 // held returns the reservations that an offer may take back, the last by rank first.
-func (w *wounds) held(now leaseclock.Moment, o *offer) (out []*attempt) {
-	for _, p := range w.queue.gangs.after(o) {
-		if p.state != offerReserved || !mayRevoke(now, o, p) {
+func (w *wounds) held(now leaseclock.Moment, o *admission.Offer) (out []*attempt) {
+	for _, p := range w.queue.Gangs.After(o) {
+		if p.State != admission.Reserved || !admission.MayRevoke(now, o, p) {
 			continue
 		}
-		if a := w.attempts.by[p.msg.Attempt]; a.phase == reserving || a.phase == reserved {
+		if a := w.attempts.by[p.Msg.Attempt]; a.phase == reserving || a.phase == reserved {
 			out = append(out, a)
 		}
 		if len(out) == maxVictims {
@@ -63,27 +64,27 @@ func (w *wounds) held(now leaseclock.Moment, o *offer) (out []*attempt) {
 }
 
 // fits reports whether the offer would fit without these attempts.
-func (w *wounds) fits(o *offer, without []*attempt) bool {
+func (w *wounds) fits(o *admission.Offer, without []*attempt) bool {
 	letGo(w.account, without)
 	defer takeBack(w.account, without)
-	_, fits := w.account.Capacity.Choose(o.msg.Need, o.msg.Device)
+	_, fits := w.account.Capacity.Choose(o.Msg.Need, o.Msg.Device)
 	return fits
 }
 
 // allowed reports whether the offer would be within its user's quota without these attempts.
-func (w *wounds) allowed(o *offer, without []*attempt) bool {
+func (w *wounds) allowed(o *admission.Offer, without []*attempt) bool {
 	held := make([]*contract.Record, len(without))
 	for i, a := range without {
 		held[i] = &a.rec
 	}
-	return w.account.Allows(o.msg.User, o.msg.Need, held)
+	return w.account.Allows(o.Msg.User, o.Msg.Need, held)
 }
 
 // take revokes reservations for an offer.
-func (w *wounds) take(o *offer, held []*attempt) {
+func (w *wounds) take(o *admission.Offer, held []*attempt) {
 	for _, a := range held {
 		w.reservations.revoke(a, contract.Clip(fmt.Sprintf(
-			"task %s of %s, priority %d, goes first and got the place of this gang", o.msg.Attempt, o.msg.User, o.msg.Priority)))
+			"task %s of %s, priority %d, goes first and got the place of this gang", o.Msg.Attempt, o.Msg.User, o.Msg.Priority)))
 	}
 }
 

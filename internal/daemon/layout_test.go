@@ -61,7 +61,7 @@ var allowedImports = map[string][]string{
 	"internal/keptsocket":         {},
 	"internal/timerslack":         {},
 	"internal/testkit/rogue":      {"job", "dht", "p2p", "p2p/gossip", "p2p/peerhttp", "p2p/session", "p2p/wirepb"}, // the hostile member of tests
-	"worker":                      {"job", "gpu", "internal/contract", "internal/fairshare", "worker/driver", "worker/environment", "worker/health", "worker/leaseclock", "worker/resources", "worker/step", "worker/useraccounts"},
+	"worker":                      {"job", "gpu", "internal/contract", "internal/fairshare", "worker/admission", "worker/driver", "worker/environment", "worker/health", "worker/leaseclock", "worker/resources", "worker/step", "worker/useraccounts"},
 	"worker/leaseclock":           {},
 	"worker/driver":               {"job", "worker/leaseclock"},
 	"worker/step":                 {"job", "internal/contract", "internal/timers", "worker/driver", "worker/leaseclock"},
@@ -69,6 +69,7 @@ var allowedImports = map[string][]string{
 	"worker/health":               {"job", "gpu", "internal/contract", "worker/leaseclock", "worker/resources", "worker/step"},
 	"worker/useraccounts":         {"job", "internal/contract", "worker/leaseclock", "worker/step"},
 	"worker/environment":          {"job", "gpu", "internal/contract"},
+	"worker/admission":            {"job", "gpu", "internal/contract", "internal/fairshare", "worker/leaseclock", "worker/resources", "worker/step"},
 	"worker/ledger":               {"job", "internal/contract", "internal/store", "internal/store/storepb"},
 	"worker/loop":                 {"job", "gpu", "internal/contract", "internal/fairshare", "internal/inbox", "worker", "worker/driver", "worker/health", "worker/leaseclock", "worker/resources", "worker/step", "worker/useraccounts"},
 	"worker/output":               {"job"},
@@ -163,7 +164,7 @@ func TestLayout(t *testing.T) {
 				if dir == "job" && strings.Contains(path, ".") {
 					t.Errorf("job/%s imports %s: job may import only the standard library", file, path)
 				}
-				if foreign := strings.Contains(path, "libp2p/"); foreign && slices.Contains([]string{"scheduler", "scheduler/loop", "worker", "worker/health", "worker/loop", "worker/resources", "worker/step", "internal/store", "api", "internal/sim"}, dir) {
+				if foreign := strings.Contains(path, "libp2p/"); foreign && slices.Contains([]string{"scheduler", "scheduler/loop", "worker", "worker/admission", "worker/health", "worker/loop", "worker/resources", "worker/step", "internal/store", "api", "internal/sim"}, dir) {
 					t.Errorf("%s/%s imports %s: only p2p, dht and node may import libp2p", dir, file, path)
 				}
 			}

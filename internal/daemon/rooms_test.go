@@ -13,9 +13,10 @@ import (
 var fileOrder = map[string]string{
 	"worker": `
 		bounds phase event config
-		rota attempt freedby exit ledger gangports session forecast report order gang queue keeps booking backfill arbitration claims refusedattempts leases attempts lapses
+		attempt freedby exit ledger gangports session report claims refusedattempts leases attempts lapses
 		command reserve woundwait preempt drain availability offers start
 		core restore worker`,
+	"worker/admission": "bounds rota release offer forecast order gang queue keeps booking backfill arbitration passes",
 	"scheduler": `
 		clocks backoff phase gang policies queue holder electionpatience task dispatch retry leftout shuns waitlist
 		entries files history hosts assigned sessions parents level shapeheap pending allotmentnews allotmentqueue allotments allotwhy placement attempts offers stands elections dispatches unsent declines yielding gangoffers gangstart neighbours gangs plan reports

@@ -30,6 +30,7 @@ type Health struct {
 	unsaved  bool              // the state of a breaker has changed and must be saved
 }
 
+// New returns the health of a host with these GPUs. saved is what an earlier run of the daemon has saved.
 func New(boot string, gpus []gpu.Device, saved Quarantine, t *step.Turn, a *resources.Account) *Health {
 	h := &Health{
 		turn: t, boot: boot, host: hostBreaker{turn: t}, saved: saved,

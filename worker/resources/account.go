@@ -30,6 +30,7 @@ type Account struct {
 	foreign  func() []contract.ForeignUse // what programs that muster did not start use of the devices
 }
 
+// NewAccount returns the account of a host on which nothing is held. saved is the usage that an earlier run of the daemon has saved.
 func NewAccount(p contract.Profile, l Limits, w fairshare.Weights, saved Usage, t *step.Turn) (*Account, error) {
 	a := &Account{turn: t, Quotas: newQuotas(l, t), Meter: newMeter(p, w, saved, t), holders: map[string]int{}, yields: map[int]yields{}, stale: true}
 	var err error

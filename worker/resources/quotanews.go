@@ -52,6 +52,7 @@ func newRefusals(t *step.Turn) Refusals {
 	return Refusals{turn: t, heads: map[string]head{}, list: list.New(), of: map[string]map[job.Peer]*list.Element{}, pending: map[job.Peer]map[string]struct{}{}}
 }
 
+// Add records that offers of a scheduler were declined because of a user's quota.
 func (r *Refusals) Add(user string, p job.Peer, priority int) {
 	if e := r.of[user][p]; e != nil {
 		e.Value = refusal{user, p, max(priority, e.Value.(refusal).priority)}

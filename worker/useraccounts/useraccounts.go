@@ -76,6 +76,7 @@ type heldOffer struct {
 	msg  contract.Offer
 }
 
+// New returns what is known before the first lookup. With lookUp false every user counts as present.
 func New(lookUp bool, t *step.Turn) *Accounts {
 	return &Accounts{
 		lookUp: lookUp, turn: t, of: map[string]*list.Element{}, order: list.New(),

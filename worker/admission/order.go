@@ -1,4 +1,4 @@
-package worker
+package admission
 
 // The order of offers: by priority, turn and use, and then by rank. Gangs keep their rank among themselves.
 // See docs/adr, ADR 89 and ADR 90.
@@ -20,8 +20,8 @@ import (
 // compared, and the first of them goes next. To compare one gang with a single task directly, precede uses the last one,
 // by use, of that gang and the gangs before it. A gang also has its turn for at least as long as the gangs after it.
 // Otherwise it might wait for a single task that waits for the place of a gang after it.
-func precede(a, b *offer) int {
-	switch x, y := a.msg.Gang > 0, b.msg.Gang > 0; {
+func precede(a, b *Offer) int {
+	switch x, y := a.Msg.Gang > 0, b.Msg.Gang > 0; {
 	case x == y && x:
 		return rank(a, b)
 	case x:
@@ -33,8 +33,8 @@ func precede(a, b *offer) int {
 }
 
 // byUse orders two offers by priority, turn, use and rank, even if both are of gangs.
-func byUse(a, b *offer) int {
-	if n := cmp.Compare(b.msg.Precedence(), a.msg.Precedence()); n != 0 {
+func byUse(a, b *Offer) int {
+	if n := cmp.Compare(b.Msg.Precedence(), a.Msg.Precedence()); n != 0 {
 		return n
 	}
 	return cmp.Or(compareTurns(a.inTurn(), b.inTurn()), a.standing.Compare(b.standing), rank(a, b))
@@ -44,8 +44,8 @@ func byUse(a, b *offer) int {
 func compareTurns(a, b uint64) int { return cmp.Compare(a-1, b-1) }
 
 // inTurn returns the turn by which an offer is ordered.
-func (o *offer) inTurn() uint64 {
-	if o.msg.Gang > 0 {
+func (o *Offer) inTurn() uint64 {
+	if o.Msg.Gang > 0 {
 		return o.lead
 	}
 	return o.turn

@@ -1,4 +1,4 @@
-package worker
+package admission
 
 // Keeps: what is kept for offers that do not fit now, and which later offers may have it meanwhile.
 // See docs/adr, ADR 91 and ADR 167.
@@ -18,7 +18,7 @@ import (
 type keeps struct {
 	now      leaseclock.Moment
 	capacity *resources.Capacity
-	running  map[job.Attempt]*attempt
+	running  func() []Release          // what is held here
 	devices  map[string]gpu.Device     // of this host, by UUID
 	all      []*keep                   // by the rank of their offers
 	misfits  map[attemptedFit]struct{} // no devices were found for these; later in the pass even less is free
@@ -27,13 +27,13 @@ type keeps struct {
 	whole    map[uint64]int            // how many devices are wholly free while these keeps are held; known only for some
 	noGPUs   bool                      // no part of any device is free
 	tries    int                       // how often the held devices may still be changed for an offer
-	releases []release                 // of the attempts, the earliest first; nil: not computed
+	releases []Release                 // of the attempts, the earliest first; nil: not computed
 	alone    leaseclock.BootTime       // when the attempt releases the host that has it for itself
 }
 
 // keep is what is kept for one offer.
 type keep struct {
-	offer    *offer
+	offer    *Offer
 	need     job.Resources       // its CPUs and memory are what is kept of them
 	at, end  leaseclock.BootTime // from when until when; a turn of setting aside begins now
 	booked   bool
@@ -52,7 +52,7 @@ type attemptedFit struct {
 	held uint64
 }
 
-func newKeeps(now leaseclock.Moment, c *resources.Capacity, devices []gpu.Device, running map[job.Attempt]*attempt) *keeps {
+func newKeeps(now leaseclock.Moment, c *resources.Capacity, devices []gpu.Device, running func() []Release) *keeps {
 	k := &keeps{
 		now: now, capacity: c, running: running, tries: maxSwitches,
 		whole: map[uint64]int{}, misfits: map[attemptedFit]struct{}{}, devices: make(map[string]gpu.Device, len(devices)),
@@ -68,8 +68,8 @@ func newKeeps(now leaseclock.Moment, c *resources.Capacity, devices []gpu.Device
 func (k *keeps) everything() uint64 { return 1<<len(k.all) - 1 }
 
 // fits reports whether an offer fits now and delays no offer for which something is kept. It returns the devices for it.
-func (k *keeps) fits(o *offer) ([]string, bool) {
-	need := o.msg.Need
+func (k *keeps) fits(o *Offer) ([]string, bool) {
+	need := o.Msg.Need
 	if !k.capacity.Enough(need) {
 		return nil, false
 	}
@@ -78,7 +78,7 @@ func (k *keeps) fits(o *offer) ([]string, bool) {
 	case !ok || need.Exclusive && outlasted != 0:
 		return nil, false
 	case gpu.Count(need) == 0 && !need.Exclusive:
-		return k.capacity.Choose(need, o.msg.Device)
+		return k.capacity.Choose(need, o.Msg.Device)
 	case gpu.Count(need) > 0 && k.noGPUs:
 		return nil, false
 	}
@@ -98,7 +98,7 @@ func (k *keeps) fits(o *offer) ([]string, bool) {
 	if k.countWhole(); need.GPUs > k.whole[outlasted] {
 		return nil, false
 	}
-	devices, ok := k.capacity.Choose(need, o.msg.Device)
+	devices, ok := k.capacity.Choose(need, o.Msg.Device)
 	if !ok {
 		k.misfits[attemptedFit{need, outlasted}] = struct{}{}
 	}
@@ -121,12 +121,12 @@ func (k *keeps) countWhole() {
 
 // outlasted returns the keeps whose time would come before the offer's task has ended. It returns false if CPUs or memory
 // would then be missing.
-func (k *keeps) outlasted(o *offer) (which uint64, ok bool) { return k.outlastedBy(o, false) }
+func (k *keeps) outlasted(o *Offer) (which uint64, ok bool) { return k.outlastedBy(o, false) }
 
 // outlastedBy does the same. With preempts, tasks are to end for the offer. Then it may use the CPUs and memory of keeps
 // for which tasks end already, because these get what their own tasks give back.
-func (k *keeps) outlastedBy(o *offer, preempts bool) (which uint64, ok bool) {
-	until, need := lastsUntil(k.now.Boot, o.msg.Limit), &o.msg.Need
+func (k *keeps) outlastedBy(o *Offer, preempts bool) (which uint64, ok bool) {
+	until, need := lastsUntil(k.now.Boot, o.Msg.Limit), &o.Msg.Need
 	for i, x := range k.all {
 		if x.at >= until {
 			continue
@@ -141,8 +141,8 @@ func (k *keeps) outlastedBy(o *offer, preempts bool) (which uint64, ok bool) {
 }
 
 // took subtracts what an offer got from what the keeps leave spare.
-func (k *keeps) took(o *offer) {
-	until, need := lastsUntil(k.now.Boot, o.msg.Limit), k.capacity.Whole(o.msg.Need)
+func (k *keeps) took(o *Offer) {
+	until, need := lastsUntil(k.now.Boot, o.Msg.Limit), k.capacity.Whole(o.Msg.Need)
 	for _, x := range k.all {
 		if x.at < until {
 			x.spareCPUs -= need.CPUs
@@ -214,7 +214,7 @@ func (k *keeps) add(x *keep) {
 func (k *keeps) exclusive() job.Attempt {
 	for _, x := range k.all {
 		if x.need.Exclusive {
-			return x.offer.msg.Attempt
+			return x.offer.Msg.Attempt
 		}
 	}
 	return job.Attempt{}
@@ -222,13 +222,13 @@ func (k *keeps) exclusive() job.Attempt {
 
 // revocable returns the keeps that an offer must leave alone if reservations are revoked for it: those whose time would
 // come before its task has ended. It returns false if one of them, or the offer, is for the whole host.
-func (k *keeps) revocable(o *offer) (which uint64, ok bool) {
-	until := lastsUntil(k.now.Boot, o.msg.Limit)
+func (k *keeps) revocable(o *Offer) (which uint64, ok bool) {
+	until := lastsUntil(k.now.Boot, o.Msg.Limit)
 	for i, x := range k.all {
 		if x.at >= until {
 			continue
 		}
-		if x.need.Exclusive || o.msg.Need.Exclusive {
+		if x.need.Exclusive || o.Msg.Need.Exclusive {
 			return 0, false
 		}
 		which |= 1 << i

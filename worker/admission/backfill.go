@@ -1,4 +1,4 @@
-package worker
+package admission
 
 // Backfill chooses the offers for which something is kept: by a booking if the start can be predicted, else in turns. It
 // always keeps something for offers for which tasks end.
@@ -24,9 +24,9 @@ import (
 // descend. Nothing is kept for an offer that another host has booked. See foresee.
 type backfill struct {
 	*keeps
-	pace     *pace
+	pace     *Pace
 	most     time.Duration // how long the first turn of an offer lasts at most
-	shared   []*offer      // offers for which nothing is set aside in this turn
+	shared   []*Offer      // offers for which nothing is set aside in this turn
 	open     []open        // offers for which nothing is kept from others of their priority, in the order of the pass
 	needs    map[job.Resources]struct{}
 	unbooked map[job.Resources]struct{} // needs of Spare offers that could not be booked
@@ -36,25 +36,25 @@ type backfill struct {
 	foretold map[job.Resources]struct{} // their needs
 }
 
-func newBackfill(k *keeps, p *pace, most time.Duration) *backfill {
+func newBackfill(k *keeps, p *Pace, most time.Duration) *backfill {
 	return &backfill{
-		keeps: k, pace: p, most: most, next: never,
+		keeps: k, pace: p, most: most, next: Never,
 		needs: map[job.Resources]struct{}{}, unbooked: map[job.Resources]struct{}{}, foretold: map[job.Resources]struct{}{},
 	}
 }
 
 // wants reports whether something would be kept for an offer: it is the first with its need, and something is kept for
 // fewer than maxKeeps offers. An offer for which tasks end needs only one of maxKeeps+maxPromised places.
-func (k *backfill) wants(o *offer) bool {
+func (k *backfill) wants(o *Offer) bool {
 	if o.makesRoom() {
 		return len(k.all) < maxKeeps+maxPromised
 	}
 	if len(k.all) >= maxKeeps || len(k.needs) >= maxNeeds {
 		return false
 	}
-	_, known := k.needs[o.msg.Need]
-	_, vain := k.unbooked[o.msg.Need]
-	return !known && (!vain || !o.msg.Spare)
+	_, known := k.needs[o.Msg.Need]
+	_, vain := k.unbooked[o.Msg.Need]
+	return !known && (!vain || !o.Msg.Spare)
 }
 
 // block keeps for an offer what it needs. It returns false if nothing is kept for it: it cannot be booked, and its
@@ -63,39 +63,39 @@ func (k *backfill) wants(o *offer) bool {
 // Of the offers without a booking only the first has turns. If these were in vain for long, the next one has turns too,
 // because the first may never start. The first turn is for others. An offer for which tasks end skips it. So does an
 // offer of a gang, because gangs withdraw their offers after a while and offer again.
-func (k *backfill) block(o *offer) bool {
-	if o.conditional {
-		k.needs[o.msg.Need] = struct{}{}
+func (k *backfill) block(o *Offer) bool {
+	if o.Conditional {
+		k.needs[o.Msg.Need] = struct{}{}
 		o.booked = booking{}
 		k.add(k.promise(o))
 		return true
 	}
 	if x := k.book(o); x != nil {
-		k.needs[o.msg.Need] = struct{}{}
+		k.needs[o.Msg.Need] = struct{}{}
 		o.booked = booking{at: x.at, devices: x.devices}
 		k.add(x)
 		return true
 	}
 	o.booked = booking{}
-	if o.msg.Spare && !o.makesRoom() {
-		k.unbooked[o.msg.Need] = struct{}{}
+	if o.Msg.Spare && !o.makesRoom() {
+		k.unbooked[o.Msg.Need] = struct{}{}
 		return false
 	}
-	k.needs[o.msg.Need] = struct{}{}
+	k.needs[o.Msg.Need] = struct{}{}
 	k.setTurns(o)
 	return true
 }
 
 // setTurns keeps what is free for an offer without a booking, if the offer has turns and the present turn is one that
 // keeps.
-func (k *backfill) setTurns(o *offer) {
+func (k *backfill) setTurns(o *Offer) {
 	if k.turned && !o.makesRoom() {
 		k.wait(o)
 		return // turns for a further offer would make more idle, and no offer would start sooner
 	}
 	if o.turns.since == 0 {
-		o.turns = rota{since: k.now.Boot, first: k.pace.turn(k.most)}
-		if o.makesRoom() || o.msg.Gang > 0 {
+		o.turns = rota{since: k.now.Boot, first: k.pace.Turn(k.most)}
+		if o.makesRoom() || o.Msg.Gang > 0 {
 			o.turns.since = o.turns.since.Add(-o.turns.first)
 		}
 	}
@@ -111,15 +111,15 @@ func (k *backfill) setTurns(o *offer) {
 }
 
 // wait notes an offer for which nothing is kept from others of its priority.
-func (k *backfill) wait(o *offer) {
-	if len(k.open) < maxKeeps && (!o.msg.Spare || o.makesRoom()) && k.capacity.Pool().Sound(o.msg.Need) {
+func (k *backfill) wait(o *Offer) {
+	if len(k.open) < maxKeeps && (!o.Msg.Spare || o.makesRoom()) && k.capacity.Pool().Sound(o.Msg.Need) {
 		k.open = append(k.open, open{o, len(k.all)})
 	}
 }
 
 // open is an offer for which nothing is kept from others of its priority.
 type open struct {
-	offer *offer
+	offer *Offer
 	keeps int // number of keeps when the offer was decided
 }
 
@@ -127,7 +127,7 @@ type open struct {
 // a booking, or, if it cannot, keeps what is free of its need. So an offer of a lower priority starts only if it ends
 // before the booking, or leaves free what is kept. Something is kept for at most maxKeeps offers, the first ones.
 func (k *backfill) descend(priority int) {
-	for len(k.open) > 0 && k.open[0].offer.msg.Priority > priority {
+	for len(k.open) > 0 && k.open[0].offer.Msg.Priority > priority {
 		o := k.open[0]
 		if k.open = k.open[1:]; len(k.all) >= maxKeeps {
 			continue
@@ -139,7 +139,7 @@ func (k *backfill) descend(priority int) {
 		}
 		x := k.book(o.offer)
 		if x == nil {
-			x = k.setAside(o.offer, never)
+			x = k.setAside(o.offer, Never)
 		}
 		k.behind, x.strict = 0, true
 		k.add(x)
@@ -149,11 +149,11 @@ func (k *backfill) descend(priority int) {
 // promise keeps what is free of the need of an offer with a conditional Commit, without turns and without an end: the
 // promised tasks may be told to end at any moment, whatever their time limits are. The devices that they hold are kept
 // too once the tasks have ended.
-func (k *keeps) promise(o *offer) *keep {
-	x := k.setAside(o, never)
+func (k *keeps) promise(o *Offer) *keep {
+	x := k.setAside(o, Never)
 	x.promised = true
-	for _, a := range o.promised {
-		for _, d := range a.rec.Devices {
+	for _, v := range o.Promised {
+		for _, d := range v.Devices {
 			if !slices.Contains(x.devices, d) {
 				x.devices = append(x.devices, d)
 			}
@@ -163,9 +163,9 @@ func (k *keeps) promise(o *offer) *keep {
 }
 
 // SetAside returns a keep with as much of the offer's need as is free now.
-func (k *keeps) setAside(o *offer, until leaseclock.BootTime) *keep {
+func (k *keeps) setAside(o *Offer, until leaseclock.BootTime) *keep {
 	k.hold(k.everything() &^ k.behind)
-	x := &keep{offer: o, need: k.capacity.Whole(o.msg.Need), at: k.now.Boot, end: until}
+	x := &keep{offer: o, need: k.capacity.Whole(o.Msg.Need), at: k.now.Boot, end: until}
 	cpus, memory := k.capacity.Spare()
 	for i, y := range k.all {
 		if k.behind&(1<<i) == 0 && y.at <= k.now.Boot {
@@ -175,14 +175,14 @@ func (k *keeps) setAside(o *offer, until leaseclock.BootTime) *keep {
 	}
 	x.need.CPUs, x.need.Memory = min(x.need.CPUs, max(0, cpus)), min(x.need.Memory, max(0, memory))
 	x.spareCPUs, x.spareMemory = cpus-x.need.CPUs, memory-x.need.Memory
-	if gpu.Count(o.msg.Need) == 0 && !o.msg.Need.Exclusive {
+	if gpu.Count(o.Msg.Need) == 0 && !o.Msg.Need.Exclusive {
 		return x
 	}
 	free := k.capacity.Pool().Free()
-	if !o.msg.Need.Exclusive {
-		free = slices.DeleteFunc(free, func(f gpu.Free) bool { return !gpu.Fits(k.devices[f.UUID], o.msg.Need) })
+	if !o.Msg.Need.Exclusive {
+		free = slices.DeleteFunc(free, func(f gpu.Free) bool { return !gpu.Fits(k.devices[f.UUID], o.Msg.Need) })
 		slices.SortStableFunc(free, func(a, b gpu.Free) int { return cmp.Compare(b.Milli, a.Milli) })
-		free = free[:min(len(free), gpu.Count(o.msg.Need))]
+		free = free[:min(len(free), gpu.Count(o.Msg.Need))]
 	}
 	for _, f := range free {
 		x.devices = append(x.devices, f.UUID)
@@ -212,18 +212,18 @@ func (k *backfill) forecasts() []forecast {
 
 // elsewhere reports whether nothing is to be kept for an offer because another host has booked it. That does not hold for
 // an offer for which tasks end.
-func (o *offer) elsewhere() bool { return o.msg.Elsewhere && !o.makesRoom() }
+func (o *Offer) elsewhere() bool { return o.Msg.Elsewhere && !o.makesRoom() }
 
 // foresee computes when an offer for which nothing is kept here would start if nothing else began. So its scheduler
 // learns if this host has become the better one. Only the first offer of each need gets such a forecast, and only if
 // nothing is kept for an offer with the same need.
-func (k *backfill) foresee(o *offer) {
-	_, kept := k.needs[o.msg.Need]
-	_, told := k.foretold[o.msg.Need]
+func (k *backfill) foresee(o *Offer) {
+	_, kept := k.needs[o.Msg.Need]
+	_, told := k.foretold[o.Msg.Need]
 	if kept || told || len(k.foretold) >= maxKeeps {
 		return
 	}
-	k.foretold[o.msg.Need] = struct{}{}
+	k.foretold[o.Msg.Need] = struct{}{}
 	o.booked = booking{}
 	if x := k.book(o); x != nil {
 		o.booked = booking{at: x.at, devices: x.devices}

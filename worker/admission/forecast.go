@@ -1,4 +1,4 @@
-package worker
+package admission
 
 // Forecasts: what schedulers are told about the start of their queued offers, and about what is kept for waiting tasks.
 // See docs/adr, ADR 91 and ADR 168.
@@ -22,28 +22,28 @@ func (f forecast) changes(now leaseclock.Moment, to forecast) bool {
 
 // differ reports whether two times differ by more than a sixteenth of what is left, and two seconds.
 func differ(now leaseclock.Moment, told, at leaseclock.BootTime) bool {
-	if told == never || at == never {
+	if told == Never || at == Never {
 		return told != at
 	}
 	return told.Sub(at).Abs() > 2*time.Second+at.Sub(now.Boot)/16
 }
 
-// forecasts knows what schedulers were told, and what they are to be told.
-type forecasts struct {
-	told    []*offer                         // queued offers whose schedulers have a forecast
+// Forecasts knows what schedulers were told, and what they are to be told.
+type Forecasts struct {
+	told    []*Offer                         // queued offers whose schedulers have a forecast
 	pending map[job.Peer]map[uint64]forecast // by offer
 }
 
-// update notes the forecasts of a pass. Offers that had a forecast and are not among them become unforeseen.
-func (fs *forecasts) update(now leaseclock.Moment, all []forecast) {
+// Update notes the forecasts of a pass. Offers that had a forecast and are not among them become unforeseen.
+func (fs *Forecasts) Update(now leaseclock.Moment, all []forecast) {
 	for _, o := range fs.told {
-		if o.state == offerQueued && !slices.ContainsFunc(all, func(f forecast) bool { return f.offer == o }) {
+		if o.State == Queued && !slices.ContainsFunc(all, func(f forecast) bool { return f.offer == o }) {
 			fs.tell(now, forecast{offer: o})
 		}
 	}
 	fs.told = fs.told[:0]
 	for _, f := range all {
-		if f.offer.state == offerQueued {
+		if f.offer.State == Queued {
 			fs.tell(now, f)
 			fs.told = append(fs.told, f.offer)
 		}
@@ -51,7 +51,7 @@ func (fs *forecasts) update(now leaseclock.Moment, all []forecast) {
 	clear(fs.told[len(fs.told):cap(fs.told)])
 }
 
-func (fs *forecasts) tell(now leaseclock.Moment, f forecast) {
+func (fs *Forecasts) tell(now leaseclock.Moment, f forecast) {
 	o := f.offer
 	if !o.told.changes(now, f) {
 		return
@@ -60,20 +60,23 @@ func (fs *forecasts) tell(now leaseclock.Moment, f forecast) {
 	if fs.pending == nil {
 		fs.pending = map[job.Peer]map[uint64]forecast{}
 	}
-	if fs.pending[o.key.peer] == nil {
-		fs.pending[o.key.peer] = map[uint64]forecast{}
+	if fs.pending[o.Key.Peer] == nil {
+		fs.pending[o.Key.Peer] = map[uint64]forecast{}
 	}
-	fs.pending[o.key.peer][o.key.id] = f
+	fs.pending[o.Key.Peer][o.Key.ID] = f
 }
 
-// take returns what a scheduler is to be told now.
-func (fs *forecasts) take(now leaseclock.Moment, p job.Peer) []contract.Forecast {
+// Untold returns how many schedulers are to be told something.
+func (fs *Forecasts) Untold() int { return len(fs.pending) }
+
+// Take returns what a scheduler is to be told now.
+func (fs *Forecasts) Take(now leaseclock.Moment, p job.Peer) []contract.Forecast {
 	if len(fs.pending[p]) == 0 {
 		return nil
 	}
 	var out []contract.Forecast
 	for id, f := range fs.pending[p] {
-		if f.offer.state != offerQueued {
+		if f.offer.State != Queued {
 			continue
 		}
 		m, left := contract.Forecast{Offer: id}, min(max(time.Millisecond, f.at.Sub(now.Boot)), contract.MaxForecast)
@@ -93,20 +96,29 @@ func (fs *forecasts) take(now leaseclock.Moment, p job.Peer) []contract.Forecast
 	return out
 }
 
-// forget drops what a scheduler is to be told. Its session has ended, and so have its offers.
-func (fs *forecasts) forget(p job.Peer) { delete(fs.pending, p) }
+// Forget drops what a scheduler is to be told. Its session has ended, and so have its offers.
+func (fs *Forecasts) Forget(p job.Peer) { delete(fs.pending, p) }
 
-// keeping is what schedulers are told about what is kept for waiting tasks.
-type keeping struct {
+// Keeping is what schedulers are told about what is kept for waiting tasks.
+type Keeping struct {
 	turn   *step.Turn
 	all    []keptFor
 	unsaid bool // no Availability has reported the last change
 	waits  bool // a timer is set
 }
 
-// update notes what a pass keeps. If that has changed much, schedulers are told with the next Availability, or after
+// NewKeeping returns what is known before the first pass: nothing is kept.
+func NewKeeping(t *step.Turn) Keeping { return Keeping{turn: t} }
+
+// Any reports whether something is kept.
+func (k *Keeping) Any() bool { return len(k.all) > 0 }
+
+// Told notes that an Availability has reported the last change.
+func (k *Keeping) Told() { k.unsaid = false }
+
+// Update notes what a pass keeps. If that has changed much, schedulers are told with the next Availability, or after
 // sayKeptAfter. This news is for people, so it must not delay news of what is free.
-func (k *keeping) update(now leaseclock.Moment, all []keptFor) {
+func (k *Keeping) Update(now leaseclock.Moment, all []keptFor) {
 	if !slices.EqualFunc(k.all, all, func(a, b keptFor) bool {
 		return a.offer == b.offer && a.below == b.below && a.cpus == b.cpus && a.memory == b.memory && slices.Equal(a.held, b.held) &&
 			a.starts == b.starts && !differ(now, a.until, b.until)
@@ -123,17 +135,17 @@ func (k *keeping) update(now leaseclock.Moment, all []keptFor) {
 	}
 }
 
-// message returns what is kept of the free resources, for the first contract.MaxKept offers.
-func (k *keeping) message(free *contract.Free) (out []contract.Kept) {
+// Message returns what is kept of the free resources, for the first contract.MaxKept offers.
+func (k *Keeping) Message(free *contract.Free) (out []contract.Kept) {
 	for i := range k.all[:min(len(k.all), contract.MaxKept)] {
 		f := &k.all[i]
 		m := contract.Kept{
-			Priority: f.offer.msg.Priority, Below: f.below, CPUs: min(f.cpus, free.CPUs), Memory: min(f.memory, free.Memory), Milli: f.milli, Starts: f.starts,
+			Priority: f.offer.Msg.Priority, Below: f.below, CPUs: min(f.cpus, free.CPUs), Memory: min(f.memory, free.Memory), Milli: f.milli, Starts: f.starts,
 		}
-		if !f.offer.msg.Private {
-			m.Job, m.User = f.offer.msg.Attempt.Job, f.offer.msg.User
+		if !f.offer.Msg.Private {
+			m.Job, m.User = f.offer.Msg.Attempt.Job, f.offer.Msg.User
 		}
-		if f.until != never {
+		if f.until != Never {
 			m.For = min(max(time.Millisecond, f.until.Sub(k.turn.Now())), contract.MaxForecast)
 		}
 		for n := range free.GPUs {
@@ -141,7 +153,7 @@ func (k *keeping) message(free *contract.Free) (out []contract.Kept) {
 				m.GPUs = append(m.GPUs, n)
 			}
 		}
-		if f.offer.state == offerQueued && (m.CPUs > 0 || m.Memory > 0 || len(m.GPUs) > 0) {
+		if f.offer.State == Queued && (m.CPUs > 0 || m.Memory > 0 || len(m.GPUs) > 0) {
 			out = append(out, m)
 		}
 	}

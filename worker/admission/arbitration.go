@@ -1,4 +1,4 @@
-package worker
+package admission
 
 // Arbitration decides which of the queued offers get what is free.
 
@@ -11,12 +11,12 @@ import (
 	"github.com/musterhq/muster/worker/resources"
 )
 
-// arbitration is one pass over the queued offers in their order. An offer that fits gets a reservation, which outlasts
+// Arbitration is one pass over the queued offers in their order. An offer that fits gets a reservation, which outlasts
 // the pass. For an offer that does not fit, resources are kept; see backfill. So a later offer gets only what delays no
 // earlier one, and cannot starve it.
-type arbitration struct {
+type Arbitration struct {
 	account  *resources.Account
-	queue    *queue
+	queue    *Queue
 	backfill *backfill
 	room     makeRoom
 	vain     map[askedRoom]struct{} // for these it would not be enough to revoke reservations of gangs
@@ -24,15 +24,15 @@ type arbitration struct {
 	level    int                    // the precedence of the last offer that something was kept for; -1: none yet
 	filled   bool                   // a user with a limit got a reservation
 	revoked  bool                   // reservations were revoked
-	rest     bool                   // the offers that got verdictLater are decided now
+	rest     bool                   // the offers that got Later are decided now
 }
 
-// makeRoom makes room for an offer that does not fit.
+// MakeRoom makes room for an offer that does not fit.
 type makeRoom struct {
 	// revoke takes back reservations of gangs that rank after the offer, if the offer then fits. enough says whether it
 	// would fit if its user's quota allowed that. Nil: no gang has a reservation.
-	revoke  func(*offer) (done, enough bool)
-	preempt func(o *offer, kept []string) string // ends tasks that have none of these devices, or promises to; else it returns why it cannot
+	revoke  func(*Offer) (done, enough bool)
+	preempt func(o *Offer, kept []string) string // ends tasks that have none of these devices, or promises to; else it returns why it cannot
 }
 
 // askedRoom is all that decides whether reservations can be revoked for an offer, except its rank. The rank does not
@@ -42,40 +42,41 @@ type askedRoom struct {
 	gang bool
 }
 
-func newArbitration(a *resources.Account, q *queue, b *backfill, room makeRoom) *arbitration {
-	return &arbitration{account: a, queue: q, backfill: b, level: -1, room: room, vain: map[askedRoom]struct{}{}}
+func newArbitration(a *resources.Account, q *Queue, b *backfill, room makeRoom) *Arbitration {
+	return &Arbitration{account: a, queue: q, backfill: b, level: -1, room: room, vain: map[askedRoom]struct{}{}}
 }
 
-// verdict is what happens to an offer.
-type verdict int
+// Verdict is what happens to an offer.
+type Verdict int
 
 const (
-	verdictWait    verdict = iota // it stays in the queue
-	verdictReserve                // it gets a reservation
-	verdictDecline
-	verdictQuota // it is declined because of its user's quota
-	verdictStale // its job group has a newer owner
-	verdictLater // it fits, and is decided again after the other offers; see others
+	Wait    Verdict = iota // it stays in the queue
+	Reserve                // it gets a reservation
+	Decline
+	Quota // it is declined because of its user's quota
+	Stale // its job group has a newer owner
+	Later // it fits, and is decided again after the other offers; see others
 )
 
 // decision is a verdict with the reserved devices or the reason of a decline.
 type decision struct {
-	verdict verdict
-	devices []string
-	why     job.Reason
+	Verdict Verdict
+	Devices []string
+	Why     job.Reason
 }
 
-// decide decides one offer. here says that this host already has the offer's attempt.
+// Decide decides one offer. here says that this host already has the offer's attempt, and stale that its journal group has a
+// newer owner.
 //
 // Resources are kept even for an offer whose wait is over, because its scheduler may be about to renew it.
-func (r *arbitration) decide(now leaseclock.Moment, o *offer, here bool) decision {
-	m := &o.msg
-	if m.Epoch.Less(o.group.epoch) || o.key.peer != o.group.owner {
-		return decision{verdict: verdictStale}
+func (r *Arbitration) Decide(now leaseclock.Moment, o *Offer, here, stale bool) decision {
+	m := &o.Msg
+	if stale {
+		return decision{Verdict: Stale}
 	}
 	devices, fit, over := r.allowed(o)
-	if fit && !here && !r.rest && r.queue.gangs.others.before(now.Boot, o) {
-		return decision{verdict: verdictLater}
+	if fit && !here && !r.rest && r.queue.Gangs.others.before(now.Boot, o) {
+		return decision{Verdict: Later}
 	}
 	if !fit && !here {
 		if room, done := r.revoke(o); done {
@@ -83,30 +84,30 @@ func (r *arbitration) decide(now leaseclock.Moment, o *offer, here bool) decisio
 		}
 	}
 	if over != "" {
-		return decision{verdict: verdictQuota, why: job.Reason{Word: job.ReasonQuota, Detail: over}}
+		return decision{Verdict: Quota, Why: job.Reason{Word: job.ReasonQuota, Detail: over}}
 	}
-	waited := o.timer != nil
+	waited := o.Timer != nil
 	if here && (fit || !waited) {
-		return decision{verdict: verdictDecline, why: job.Reason{Word: job.ReasonResources, Detail: "this attempt is here already"}}
+		return decision{Verdict: Decline, Why: job.Reason{Word: job.ReasonResources, Detail: "this attempt is here already"}}
 	}
 	if fit && r.account.Hold(m, devices) {
 		r.filled = r.filled || r.account.Quotas.Bounded(m.User)
 		r.backfill.took(o)
-		return decision{verdict: verdictReserve, devices: devices}
+		return decision{Verdict: Reserve, Devices: devices}
 	}
-	if m.Preempt && !o.preempted && !fit {
+	if m.Preempt && !o.Preempted && !fit {
 		if why := r.preempt(o); why != "" {
-			return decision{verdict: verdictDecline, why: job.Reason{Word: job.ReasonResources, Detail: contract.Clip(why)}}
+			return decision{Verdict: Decline, Why: job.Reason{Word: job.ReasonResources, Detail: contract.Clip(why)}}
 		}
 	}
 	return r.wait(now, o, waited)
 }
 
 // wait decides an offer that does not fit: it waits, unless its wait is over. waited says whether it has waited before.
-func (r *arbitration) wait(now leaseclock.Moment, o *offer, waited bool) decision {
+func (r *Arbitration) wait(now leaseclock.Moment, o *Offer, waited bool) decision {
 	d := decision{}
 	if now.Boot >= o.until {
-		d = decision{verdict: verdictDecline, why: job.Reason{Word: job.ReasonResources, Detail: r.missing(o.msg.Need)}}
+		d = decision{Verdict: Decline, Why: job.Reason{Word: job.ReasonResources, Detail: r.missing(o.Msg.Need)}}
 		if !waited { // its scheduler wanted an answer at once, or the offer arrived too late
 			return d
 		}
@@ -118,7 +119,7 @@ func (r *arbitration) wait(now leaseclock.Moment, o *offer, waited bool) decisio
 
 // preempt ends tasks for an offer, or promises to, or returns why that would not help. It does not count on what is kept
 // for offers before this one, because those offers would get what the ended tasks give back.
-func (r *arbitration) preempt(o *offer) (why string) {
+func (r *Arbitration) preempt(o *Offer) (why string) {
 	outlasted, ok := r.backfill.outlastedBy(o, true)
 	if !ok {
 		return "what tasks could give back is kept for offers that go first"
@@ -129,7 +130,7 @@ func (r *arbitration) preempt(o *offer) (why string) {
 
 // keep keeps for an offer what it needs, unless something is kept for enough other offers, or another host has booked it.
 // The first offer of a precedence for which something is kept gets its turn.
-func (r *arbitration) keep(o *offer) {
+func (r *Arbitration) keep(o *Offer) {
 	if o.elsewhere() {
 		r.queue.loseTurn(o)
 		r.backfill.foresee(o)
@@ -139,11 +140,11 @@ func (r *arbitration) keep(o *offer) {
 	switch {
 	case !wants && o.turn == 0:
 		r.backfill.wait(o)
-	case !r.account.Capacity.Pool().Sound(o.msg.Need): // even a host without tasks would have too few usable devices
+	case !r.account.Capacity.Pool().Sound(o.Msg.Need): // even a host without tasks would have too few usable devices
 		r.queue.loseTurn(o)
 	case wants:
-		if kept := r.backfill.block(o); kept && r.level != o.msg.Precedence() && !o.firm {
-			r.level = o.msg.Precedence()
+		if kept := r.backfill.block(o); kept && r.level != o.Msg.Precedence() && !o.Firm {
+			r.level = o.Msg.Precedence()
 			r.queue.takeTurn(o)
 		}
 	default:
@@ -152,11 +153,11 @@ func (r *arbitration) keep(o *offer) {
 }
 
 // allowed returns the devices for an offer if it fits now, or which quota of its user it would exceed.
-func (r *arbitration) allowed(o *offer) (devices []string, fit bool, over string) {
-	if over = r.account.Quotas.Over(o.msg.User, r.account.Capacity.Whole(o.msg.Need)); over != "" {
+func (r *Arbitration) allowed(o *Offer) (devices []string, fit bool, over string) {
+	if over = r.account.Quotas.Over(o.Msg.User, r.account.Capacity.Whole(o.Msg.Need)); over != "" {
 		return nil, false, over
 	}
-	if over = r.account.Quotas.Refusals.Behind(o.msg.User, o.msg.Priority); over != "" {
+	if over = r.account.Quotas.Refusals.Behind(o.Msg.User, o.Msg.Priority); over != "" {
 		return nil, false, over
 	}
 	devices, fit = r.backfill.fits(o)
@@ -165,19 +166,19 @@ func (r *arbitration) allowed(o *offer) (devices []string, fit bool, over string
 
 // revoke revokes reservations of gangs for an offer that does not fit, if the offer then fits beside what is kept for
 // offers before it. It returns the devices for the offer. It revokes nothing for a firm offer, because tasks end for it.
-func (r *arbitration) revoke(o *offer) (devices []string, done bool) {
-	if r.room.revoke == nil || o.firm {
+func (r *Arbitration) revoke(o *Offer) (devices []string, done bool) {
+	if r.room.revoke == nil || o.Firm {
 		return nil, false
 	}
 	which, ok := r.backfill.revocable(o)
-	asked := askedRoom{attemptedFit{o.msg.Need, which}, o.msg.Gang > 0}
+	asked := askedRoom{attemptedFit{o.Msg.Need, which}, o.Msg.Gang > 0}
 	if _, vain := r.vain[asked]; vain || !ok {
 		return nil, false
 	}
 	enough := false
 	r.backfill.aside(which, func() {
 		if done, enough = r.room.revoke(o); done {
-			devices, _ = r.account.Capacity.Choose(o.msg.Need, o.msg.Device)
+			devices, _ = r.account.Capacity.Choose(o.Msg.Need, o.Msg.Device)
 		}
 	})
 	if !enough {
@@ -191,7 +192,7 @@ func (r *arbitration) revoke(o *offer) (devices []string, done bool) {
 }
 
 // missing returns why a need does not fit, for people.
-func (r *arbitration) missing(need job.Resources) string {
+func (r *Arbitration) missing(need job.Resources) string {
 	if a := r.backfill.exclusive(); a != (job.Attempt{}) && r.account.Capacity.Short(need) == "" {
 		return fmt.Sprintf("this host is kept for task %s, which wants it for itself", a)
 	}

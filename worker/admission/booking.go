@@ -1,4 +1,4 @@
-package worker
+package admission
 
 // Bookings: the earliest time at which an offer can be shown to fit.
 // See docs/adr, ADR 91.
@@ -14,18 +14,18 @@ import (
 
 // book returns a keep for the earliest time at which the offer can be shown to fit; nil if there is none. By then, enough
 // tasks here have ended by their time limits. What is kept for earlier offers stays theirs.
-func (k *keeps) book(o *offer) *keep {
+func (k *keeps) book(o *Offer) *keep {
 	k.hold(0)
 	k.learnReleases()
 	cpus, memory := k.capacity.Spare()
-	s := simulation{keeps: k, offer: o, need: k.capacity.Whole(o.msg.Need), cpus: cpus, memory: memory, tasks: k.capacity.Tasks()}
+	s := simulation{keeps: k, offer: o, need: k.capacity.Whole(o.Msg.Need), cpus: cpus, memory: memory, tasks: k.capacity.Tasks()}
 	defer s.undo()
 	for _, t := range s.times() {
 		s.advance(t)
 		if devices, ok := s.fits(t); ok {
 			cpus, memory := s.spare(t)
 			return &keep{
-				offer: o, need: s.need, at: t, end: lastsUntil(t, o.msg.Limit), booked: true, devices: devices,
+				offer: o, need: s.need, at: t, end: lastsUntil(t, o.Msg.Limit), booked: true, devices: devices,
 				spareCPUs: cpus - s.need.CPUs, spareMemory: memory - s.need.Memory,
 			}
 		}
@@ -38,28 +38,22 @@ func (k *keeps) learnReleases() {
 	if k.releases != nil {
 		return
 	}
-	k.releases, k.alone = make([]release, 0, len(k.running)), 0
-	for _, a := range k.running {
-		if a.ended() {
-			continue
-		}
-		at := a.freedBy(k.now)
-		if a.rec.Attempt == k.capacity.Alone() {
-			k.alone = at
-		}
-		if at != never {
-			k.releases = append(k.releases, release{at: at, attempt: a, need: a.rec.Need})
+	k.releases, k.alone = k.running(), 0
+	for _, r := range k.releases {
+		if r.Attempt == k.capacity.Alone() {
+			k.alone = r.At
 		}
 	}
-	slices.SortFunc(k.releases, func(a, b release) int {
-		return cmp.Or(cmp.Compare(a.at, b.at), compareAttempts(a.attempt.rec.Attempt, b.attempt.rec.Attempt))
+	k.releases = slices.DeleteFunc(k.releases, func(r Release) bool { return r.At == Never })
+	slices.SortFunc(k.releases, func(a, b Release) int {
+		return cmp.Or(cmp.Compare(a.At, b.At), CompareAttempts(a.Attempt, b.Attempt))
 	})
 }
 
 // simulation steps through future times and computes what is free at each of them.
 type simulation struct {
 	*keeps
-	offer  *offer
+	offer  *Offer
 	need   job.Resources
 	cpus   int
 	memory job.Size
@@ -72,8 +66,8 @@ type simulation struct {
 func (s *simulation) times() []leaseclock.BootTime {
 	var out []leaseclock.BootTime
 	for _, r := range s.releases {
-		if n := len(out); n == 0 || out[n-1] != r.at {
-			out = append(out, r.at)
+		if n := len(out); n == 0 || out[n-1] != r.At {
+			out = append(out, r.At)
 		}
 	}
 	if step := (len(out) + maxTimes - 1) / maxTimes; step > 1 {
@@ -84,7 +78,7 @@ func (s *simulation) times() []leaseclock.BootTime {
 		out = some
 	}
 	for _, x := range s.all {
-		if x.end != never {
+		if x.end != Never {
 			out = append(out, x.end)
 		}
 	}
@@ -97,13 +91,13 @@ func (s *simulation) times() []leaseclock.BootTime {
 
 // advance releases what attempts will have released by a time.
 func (s *simulation) advance(t leaseclock.BootTime) {
-	for ; s.next < len(s.releases) && s.releases[s.next].at <= t; s.next++ {
+	for ; s.next < len(s.releases) && s.releases[s.next].At <= t; s.next++ {
 		r := &s.releases[s.next]
-		s.cpus += r.need.CPUs
-		s.memory += r.need.Memory
+		s.cpus += r.Need.CPUs
+		s.memory += r.Need.Memory
 		s.tasks--
-		if len(r.attempt.rec.Devices) > 0 {
-			s.capacity.Pool().Release(r.attempt.rec.Attempt.String())
+		if len(r.Devices) > 0 {
+			s.capacity.Pool().Release(r.Attempt.String())
 		}
 	}
 }
@@ -111,8 +105,8 @@ func (s *simulation) advance(t leaseclock.BootTime) {
 // undo takes back all releases.
 func (s *simulation) undo() {
 	for _, r := range s.releases[:s.next] {
-		if rec := &r.attempt.rec; len(rec.Devices) > 0 { // it was held a moment ago
-			_ = s.capacity.Pool().Adopt(rec.Attempt.String(), rec.Devices, gpu.Milli(rec.Need), rec.Need.GPUMemory)
+		if len(r.Devices) > 0 { // it was held a moment ago
+			_ = s.capacity.Pool().Adopt(r.Attempt.String(), r.Devices, gpu.Milli(r.Need), r.Need.GPUMemory)
 		}
 	}
 }
@@ -142,7 +136,7 @@ func (s *simulation) fits(t leaseclock.BootTime) ([]string, bool) {
 	if !ok {
 		return nil, false
 	}
-	need := s.offer.msg.Need
+	need := s.offer.Msg.Need
 	if gpu.Count(need) == 0 && !need.Exclusive {
 		return nil, true
 	}
@@ -154,7 +148,7 @@ func (s *simulation) fits(t leaseclock.BootTime) ([]string, bool) {
 // meets returns the keeps whose time overlaps with that of a task that starts at t. It returns false if CPUs or memory
 // would then be missing, or if one of these keeps or the task is for the whole host.
 func (s *simulation) meets(t leaseclock.BootTime) (which uint64, ok bool) {
-	until := lastsUntil(t, s.offer.msg.Limit)
+	until := lastsUntil(t, s.offer.Msg.Limit)
 	for i, x := range s.all {
 		if s.behind&(1<<i) != 0 || x.end <= t || x.at >= until {
 			continue

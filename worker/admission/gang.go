@@ -1,4 +1,4 @@
-package worker
+package admission
 
 // Gangs: the offers to members of gangs that are queued or hold a place here, in their order. When a gang has held a
 // place in vain, single tasks go first for as long as it held the place, if their priority is not lower.
@@ -16,7 +16,7 @@ import (
 
 // gangs are the offers to members of gangs that wait, are reserved, or have a conditional Commit.
 type gangs struct {
-	ranked []*offer         // in the order of rank
+	ranked []*Offer         // in the order of rank
 	held   map[job.Peer]int // number of reserved ones by scheduler
 	others others
 }
@@ -24,20 +24,20 @@ type gangs struct {
 func newGangs() gangs { return gangs{held: map[job.Peer]int{}} }
 
 // compareGangs is the order of gangs that is the same at all hosts, whenever their offers come: priority, Order, name.
-func compareGangs(a, b *offer) int {
-	return cmp.Or(cmp.Compare(b.msg.Precedence(), a.msg.Precedence()), cmp.Compare(a.msg.Order, b.msg.Order), compareAttempts(a.msg.Attempt, b.msg.Attempt))
+func compareGangs(a, b *Offer) int {
+	return cmp.Or(cmp.Compare(b.Msg.Precedence(), a.Msg.Precedence()), cmp.Compare(a.Msg.Order, b.Msg.Order), CompareAttempts(a.Msg.Attempt, b.Msg.Attempt))
 }
 
 // add adds an offer. Of two gangs with the same priority, the one that is first in order must go first at every host, or
 // two gangs could wait for each other for ever, each with a reservation that the other needs. The ages alone do not
 // ensure that, because the time for which an offer travels differs from host to host. So the time of submission is moved
 // between those of the gangs before and after it.
-func (s *gangs) add(o *offer) {
+func (s *gangs) add(o *Offer) {
 	i, _ := slices.BinarySearchFunc(s.ranked, o, compareGangs)
-	if i > 0 && s.ranked[i-1].msg.Precedence() == o.msg.Precedence() {
+	if i > 0 && s.ranked[i-1].Msg.Precedence() == o.Msg.Precedence() {
 		o.submitted = max(o.submitted, s.ranked[i-1].submitted)
 	}
-	for ; i < len(s.ranked) && s.ranked[i].msg.Precedence() == o.msg.Precedence(); i++ {
+	for ; i < len(s.ranked) && s.ranked[i].Msg.Precedence() == o.Msg.Precedence(); i++ {
 		if compareGangs(s.ranked[i], o) > 0 {
 			o.submitted = min(o.submitted, s.ranked[i].submitted)
 			break
@@ -53,7 +53,7 @@ func (s *gangs) add(o *offer) {
 func (s *gangs) settle() {
 	for i, o := range slices.Backward(s.ranked) {
 		o.lead = o.turn
-		if i+1 == len(s.ranked) || s.ranked[i+1].msg.Precedence() != o.msg.Precedence() {
+		if i+1 == len(s.ranked) || s.ranked[i+1].Msg.Precedence() != o.Msg.Precedence() {
 			continue
 		}
 		if next := s.ranked[i+1].lead; compareTurns(next, o.lead) < 0 {
@@ -62,14 +62,14 @@ func (s *gangs) settle() {
 	}
 	for i, o := range s.ranked {
 		o.last = o
-		if i > 0 && s.ranked[i-1].msg.Precedence() == o.msg.Precedence() && byUse(s.ranked[i-1].last, o) > 0 {
+		if i > 0 && s.ranked[i-1].Msg.Precedence() == o.Msg.Precedence() && byUse(s.ranked[i-1].last, o) > 0 {
 			o.last = s.ranked[i-1].last
 		}
 	}
 }
 
 // remove removes an offer that is answered or withdrawn.
-func (s *gangs) remove(o *offer) {
+func (s *gangs) remove(o *Offer) {
 	if i, found := slices.BinarySearchFunc(s.ranked, o, rank); found {
 		s.ranked = slices.Delete(s.ranked, i, i+1)
 	}
@@ -77,24 +77,35 @@ func (s *gangs) remove(o *offer) {
 }
 
 // hold counts an offer that gets a reservation, or with -1 loses it.
-func (s *gangs) hold(o *offer, sign int) {
-	if s.held[o.key.peer] += sign; s.held[o.key.peer] == 0 {
-		delete(s.held, o.key.peer)
+func (s *gangs) hold(o *Offer, sign int) {
+	if s.held[o.Key.Peer] += sign; s.held[o.Key.Peer] == 0 {
+		delete(s.held, o.Key.Peer)
 	}
 }
 
-// after returns the offers that go after o, the last one first.
-func (s *gangs) after(o *offer) []*offer {
+// After returns the offers that go after o, the last one first.
+func (s *gangs) After(o *Offer) []*Offer {
 	i, _ := slices.BinarySearchFunc(s.ranked, o, precede)
 	out := slices.Clone(s.ranked[i:])
 	slices.Reverse(out)
 	return out
 }
 
+// Offers returns all of them, in the order of rank.
+func (s *gangs) Offers() []*Offer { return slices.Clone(s.ranked) }
+
+// HeldInVain notes that the reservation of an offer ends without a start. turn is the length of a first turn.
+func (s *gangs) HeldInVain(now leaseclock.BootTime, o *Offer, turn time.Duration) {
+	s.others.heldInVain(now, o, turn)
+}
+
+// Started notes that a gang starts here.
+func (s *gangs) Started() { s.others.started() }
+
 // firm returns the queued offers for which tasks are ended.
-func (s *gangs) firm() (out []*offer) {
+func (s *gangs) firm() (out []*Offer) {
 	for _, o := range s.ranked {
-		if o.firm && o.state == offerQueued {
+		if o.Firm && o.State == Queued {
 			out = append(out, o)
 		}
 	}
@@ -102,47 +113,47 @@ func (s *gangs) firm() (out []*offer) {
 }
 
 // sameGang reports whether two offers are to members of one gang.
-func sameGang(a, b *offer) bool {
-	n := b.msg.Gang
-	return n > 0 && a.msg.Gang == n && a.msg.Attempt.Job == b.msg.Attempt.Job && a.msg.Attempt.Task/n == b.msg.Attempt.Task/n
+func sameGang(a, b *Offer) bool {
+	n := b.Msg.Gang
+	return n > 0 && a.Msg.Gang == n && a.Msg.Attempt.Job == b.Msg.Attempt.Job && a.Msg.Attempt.Task/n == b.Msg.Attempt.Task/n
 }
 
-// mayRevoke reports whether an offer may take away what a gang's offer holds: a reservation without a Start, or the
+// MayRevoke reports whether an offer may take away what a gang's offer holds: a reservation without a Start, or the
 // promise of a conditional Commit. Only an offer that goes before the gang's offer may. The offer of another gang may at
 // once. So two gangs never wait for each other: the one that ranks first does not wait for what the other holds. A single
 // task may once the gang has gathered for as long as a single task holds a reservation. So single tasks do not break up
 // gangs that gather quickly, and do not starve behind a gang that renews its offers. After Firm no offer may: all members
 // have committed, and tasks are being ended for them.
-func mayRevoke(now leaseclock.Moment, o, gang *offer) bool {
+func MayRevoke(now leaseclock.Moment, o, gang *Offer) bool {
 	switch {
-	case gang.msg.Gang == 0 || gang.firm || sameGang(o, gang) || precede(o, gang) >= 0:
+	case gang.Msg.Gang == 0 || gang.Firm || sameGang(o, gang) || precede(o, gang) >= 0:
 		return false
-	case o.msg.Gang > 0:
+	case o.Msg.Gang > 0:
 		return true
 	}
-	return gang.since != 0 && now.Boot >= gang.since.Add(contract.ReserveFor)
+	return gang.Since != 0 && now.Boot >= gang.Since.Add(contract.ReserveFor)
 }
 
-// holdOf returns how long a Commit of an offer holds devices.
-func holdOf(m *contract.Offer) time.Duration {
+// HoldOf returns how long a Commit of an offer holds devices.
+func HoldOf(m *contract.Offer) time.Duration {
 	if m.Gang == 0 || m.Hold <= 0 {
 		return contract.ReserveFor
 	}
 	return min(m.Hold, maxHold)
 }
 
-// heldUntil returns when the reservation of an offer, or the promise of its conditional Commit, ends unless the offer
+// HeldUntil returns when the reservation of an offer, or the promise of its conditional Commit, ends unless the offer
 // comes again.
-func (o *offer) heldUntil(now leaseclock.Moment) leaseclock.BootTime {
-	until := now.Boot.Add(holdOf(&o.msg))
-	if o.msg.Gang > 0 && o.since != 0 {
-		until = min(until, o.since.Add(maxGather))
+func (o *Offer) HeldUntil(now leaseclock.Moment) leaseclock.BootTime {
+	until := now.Boot.Add(HoldOf(&o.Msg))
+	if o.Msg.Gang > 0 && o.Since != 0 {
+		until = min(until, o.Since.Add(MaxGather))
 	}
 	return until
 }
 
-// rankZero reports whether the offer is to the member of a gang on whose host all members meet.
-func (o *offer) rankZero() bool { return o.msg.Gang > 0 && o.msg.Attempt.Task%o.msg.Gang == 0 }
+// RankZero reports whether the offer is to the member of a gang on whose host all members meet.
+func (o *Offer) RankZero() bool { return o.Msg.Gang > 0 && o.Msg.Attempt.Task%o.Msg.Gang == 0 }
 
 // others is the time in which offers of single tasks go before those of gangs. It begins when a gang gives back a place
 // without a start, and is as long as the gang held the place. Without it, gangs that all lack another host would hold
@@ -150,7 +161,7 @@ func (o *offer) rankZero() bool { return o.msg.Gang > 0 && o.msg.Attempt.Task%o.
 type others struct {
 	until      leaseclock.BootTime
 	precedence int                 // gangs of a higher one need not wait
-	turns      rota                // since a place was held in vain for the first time; see heldInVain
+	turns      rota                // since a place was held in vain for the first time; see HeldInVain
 	last       leaseclock.BootTime // when one was held in vain for the last time
 }
 
@@ -158,10 +169,10 @@ type others struct {
 // time counts instead.
 const vainForgotten = 24 * time.Hour
 
-// heldInVain notes that the reservation of an offer ends without a start. If tasks are ordered by level, single tasks and
+// HeldInVain notes that the reservation of an offer ends without a start. If tasks are ordered by level, single tasks and
 // gangs go first by turns from then on; turn is the length of the first turn.
-func (t *others) heldInVain(now leaseclock.BootTime, o *offer, turn time.Duration) {
-	if o.msg.Gang == 0 || o.since == 0 || now.Sub(o.since) < contract.ReserveFor {
+func (t *others) heldInVain(now leaseclock.BootTime, o *Offer, turn time.Duration) {
+	if o.Msg.Gang == 0 || o.Since == 0 || now.Sub(o.Since) < contract.ReserveFor {
 		return
 	}
 	if t.until <= now {
@@ -171,18 +182,18 @@ func (t *others) heldInVain(now leaseclock.BootTime, o *offer, turn time.Duratio
 		t.turns = rota{since: now, first: turn}
 	}
 	t.last = now
-	t.until = max(t.until, now.Add(now.Sub(o.since)))
-	t.precedence = max(t.precedence, o.msg.Precedence())
+	t.until = max(t.until, now.Add(now.Sub(o.Since)))
+	t.precedence = max(t.precedence, o.Msg.Precedence())
 }
 
 // started notes that a gang starts here, and resets everything.
 func (t *others) started() { *t = others{} }
 
 // before reports whether an offer to a gang's member is decided only after those of single tasks of its priority.
-func (t *others) before(now leaseclock.BootTime, o *offer) bool {
-	if o.msg.Gang == 0 || o.preempted || o.conditional || now >= t.until || o.msg.Precedence() > t.precedence {
+func (t *others) before(now leaseclock.BootTime, o *Offer) bool {
+	if o.Msg.Gang == 0 || o.Preempted || o.Conditional || now >= t.until || o.Msg.Precedence() > t.precedence {
 		return false
 	}
 	kept, _ := t.turns.at(now)
-	return !kept || o.msg.Work.By != contract.ByAge
+	return !kept || o.Msg.Work.By != contract.ByAge
 }
