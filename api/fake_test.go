@@ -336,7 +336,7 @@ func ended(j job.Job, e job.Exit) job.Job {
 	return j
 }
 
-func (d *daemon) Submit(ctx context.Context, s Submission) (job.Job, error) {
+func (d *daemon) Submit(ctx context.Context, s job.Submission) (job.Job, error) {
 	d.mu.Lock()
 	none, known := d.noMatch, d.keys[s.User+"/"+s.Key]
 	n := uint64(len(d.jobs) + 1)
@@ -511,7 +511,7 @@ func (d *daemon) Why(ctx context.Context, id job.ID) (contract.Explanation, erro
 	return contract.Explanation{Job: id, State: j.State(), Reason: j.Tasks[0].Reason, Clauses: d.why}, err
 }
 
-func (d *daemon) Offers(_ context.Context, s Submission) (contract.Explanation, error) {
+func (d *daemon) Offers(_ context.Context, s job.Submission) (contract.Explanation, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.noMatch != nil {

@@ -60,7 +60,7 @@ func (r *jobRoutes) submit(ctx context.Context, in *submitInput) (*jobOutput, er
 		return nil, err
 	}
 	a := requesterOf(ctx)
-	s := Submission{Spec: spec, User: a.user, Operator: a.operator, Key: in.Key}
+	s := job.Submission{Spec: spec, User: a.user, Operator: a.operator, Key: in.Key}
 	s.Unknown = r.absentParents(ctx, s)
 	j, err := r.jobs.Submit(ctx, s)
 	if err != nil {
@@ -75,7 +75,7 @@ func (r *jobRoutes) submit(ctx context.Context, in *submitInput) (*jobOutput, er
 
 // absentParents returns the jobs that a new job depends on and that do not exist or that its user may not see. Jobs of
 // owners that do not answer in time are left out.
-func (r *jobRoutes) absentParents(ctx context.Context, s Submission) []job.ID {
+func (r *jobRoutes) absentParents(ctx context.Context, s job.Submission) []job.ID {
 	d, err := job.ParseDependencies(s.Spec.Dependency, false)
 	if err != nil || len(d.Terms) == 0 {
 		return nil // an invalid dependency is refused later, by the owner of the new job
@@ -84,7 +84,7 @@ func (r *jobRoutes) absentParents(ctx context.Context, s Submission) []job.ID {
 	defer cancel()
 	if !s.Spec.Hold {
 		defer time.AfterFunc(hopelessAfter, func() {
-			if e, err := r.explain.Offers(ctx, Submission{Spec: s.Spec, User: s.User}); err == nil && len(e.Now)+len(e.Later) == 0 {
+			if e, err := r.explain.Offers(ctx, job.Submission{Spec: s.Spec, User: s.User}); err == nil && len(e.Now)+len(e.Later) == 0 {
 				cancel()
 			}
 		}).Stop()
@@ -203,7 +203,7 @@ func (r *jobRoutes) offers(ctx context.Context, in *specInput) (*explanationOutp
 	if _, err := r.pinNodes(ctx, &spec); err != nil {
 		return nil, err
 	}
-	e, err := r.explain.Offers(ctx, Submission{Spec: spec, User: requesterOf(ctx).user, Operator: requesterOf(ctx).operator})
+	e, err := r.explain.Offers(ctx, job.Submission{Spec: spec, User: requesterOf(ctx).user, Operator: requesterOf(ctx).operator})
 	if err != nil {
 		return nil, err
 	}

@@ -24,7 +24,7 @@ type Jobs interface {
 	// Submit accepts a job; its record is durable when Submit returns. It returns a NoMatchError if nothing in the
 	// cluster could ever run the job and the job is not on hold, and ErrConflict if the user's key belongs to a
 	// different job.
-	Submit(ctx context.Context, s Submission) (job.Job, error)
+	Submit(ctx context.Context, s job.Submission) (job.Job, error)
 	// Get returns one job, or ErrNotFound.
 	Get(ctx context.Context, id job.ID) (job.Job, error)
 	// List returns the jobs that q selects.
@@ -69,7 +69,7 @@ type Explain interface {
 	// Why explains a job that this daemon owns, or returns ErrNotFound.
 	Why(ctx context.Context, id job.ID) (contract.Explanation, error)
 	// Offers explains a job that is not submitted.
-	Offers(ctx context.Context, s Submission) (contract.Explanation, error)
+	Offers(ctx context.Context, s job.Submission) (contract.Explanation, error)
 }
 
 // Watch reports changes to the jobs that this daemon owns.
@@ -250,18 +250,6 @@ type Measured struct {
 	Registry *prometheus.Registry
 	// Metrics collects the metrics that are computed at each scrape. It may be nil.
 	Metrics Metrics
-}
-
-// Submission is a job that a user submits.
-type Submission struct {
-	Spec job.Spec
-	User string
-	Key  string // idempotency key, or empty
-	// Operator says that the user is an operator. The limits on one user's waiting jobs do not apply to operators.
-	Operator bool
-	// Unknown are the jobs that Spec depends on and that do not exist. The job is refused for that, unless it is the retry
-	// of an earlier submission.
-	Unknown []job.ID
 }
 
 // Member is a daemon of the cluster as this daemon knows it.

@@ -185,6 +185,18 @@ func (j Job) State() State {
 	return counts.State()
 }
 
+// Submission is a job that a user submits, from the API to the core of the scheduler.
+type Submission struct {
+	Spec Spec
+	User string
+	Key  string // idempotency key, or empty
+	// Operator says that the user is an operator. Then only the bounds for all users together apply.
+	Operator bool
+	// Unknown are the jobs that Spec depends on and that do not exist. The job is refused for that, unless it is the retry
+	// of an earlier submission.
+	Unknown []ID
+}
+
 // Epoch orders the successive owners of a journal group: by generation, then by Raft term.
 type Epoch struct {
 	Generation uint64 `json:"generation"`

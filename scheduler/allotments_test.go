@@ -224,7 +224,7 @@ func (as *allies) submit(at int, user string, gpus, priority int, change ...func
 		f(&s)
 	}
 	as.now = as.now.Add(time.Microsecond)
-	as.step(o, step.Submit{Token: o.tokens, User: user, Spec: s})
+	as.step(o, step.Submit{Token: o.tokens, Submission: job.Submission{User: user, Spec: s}})
 }
 
 // deliver delivers one of the messages that are on their way, or loses it.

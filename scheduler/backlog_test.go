@@ -23,7 +23,7 @@ func newBacklog(t *testing.T, b backlog.Limits) *filed {
 // ask submits a job and returns the error in the answer.
 func (x *filed) ask(user string, operator bool, spec job.Spec) error {
 	x.tok++
-	return x.request(step.Submit{Token: x.tok, User: user, Operator: operator, Spec: spec})
+	return x.request(step.Submit{Token: x.tok, Submission: job.Submission{User: user, Operator: operator, Spec: spec}})
 }
 
 // request is step for a request that may be refused.
@@ -181,7 +181,7 @@ func TestBacklogIsCountedAgainAfterARestart(t *testing.T) {
 	var events []step.Event
 	for range 5 {
 		y.tok++
-		events = append(events, step.Submit{Token: y.tok, User: "amy", Spec: heldSpec()})
+		events = append(events, step.Submit{Token: y.tok, Submission: job.Submission{User: "amy", Spec: heldSpec()}})
 	}
 	fx := y.core.Step(y.now, events...)
 	if len(fx.Propose) != 3 || len(fx.Reply) != 2 {
@@ -252,7 +252,7 @@ func TestBacklogCountsTasksThatHaveRun(t *testing.T) {
 	}
 	tasks := []job.Range{{First: 0, Last: 9}}
 	for what, refused := range map[string]step.Event{
-		"a submission": step.Submit{Token: 1001, User: "amy", Spec: heldSpec()},
+		"a submission": step.Submit{Token: 1001, Submission: job.Submission{User: "amy", Spec: heldSpec()}},
 		"a requeue":    step.Requeue{Token: 1002, Job: id, Tasks: tasks},
 	} {
 		if err := x.request(refused); !errors.Is(err, backlog.ErrFull) || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "40 are the most") {

@@ -137,7 +137,7 @@ func BenchmarkJob(b *testing.B) {
 	x.core.turn.Config.SaveEvery = 100 * time.Millisecond // as in the daemon
 	for b.Loop() {
 		x.tok++
-		x.step(step.Submit{Token: x.tok, Spec: benchSpec(0)})
+		x.step(step.Submit{Token: x.tok, Submission: job.Submission{Spec: benchSpec(0)}})
 		for len(x.sent) > 0 {
 			x.serve()
 		}
@@ -159,7 +159,7 @@ func BenchmarkJobBehind100k(b *testing.B) {
 					s.Resources.Memory = job.Size(i)
 				}
 				x.tok++
-				x.step(step.Submit{Token: x.tok, Spec: s})
+				x.step(step.Submit{Token: x.tok, Submission: job.Submission{Spec: s}})
 			}
 			for _, id := range slices.Sorted(maps.Keys(x.core.entries.byID)) {
 				x.tok++
@@ -167,7 +167,7 @@ func BenchmarkJobBehind100k(b *testing.B) {
 			}
 			for b.Loop() {
 				x.tok++
-				x.step(step.Submit{Token: x.tok, Spec: benchSpec(0)})
+				x.step(step.Submit{Token: x.tok, Submission: job.Submission{Spec: benchSpec(0)}})
 				for len(x.sent) > 0 {
 					x.serve()
 				}
@@ -183,7 +183,7 @@ func BenchmarkBurst(b *testing.B) {
 		x := newBench(b, 8, 4)
 		for range 2000 {
 			x.tok++
-			x.step(step.Submit{Token: x.tok, Spec: benchSpec(0)})
+			x.step(step.Submit{Token: x.tok, Submission: job.Submission{Spec: benchSpec(0)}})
 		}
 		for len(x.sent) > 0 {
 			x.serve()
@@ -231,7 +231,7 @@ func twoGPUs() job.Spec {
 func (x *bench) toPlace(s job.Spec) *task {
 	s.Hold = true
 	x.tok++
-	x.step(step.Submit{Token: x.tok, Spec: s})
+	x.step(step.Submit{Token: x.tok, Submission: job.Submission{Spec: s}})
 	all := x.core.entries.table.Jobs()
 	t := x.core.entries.byID[all[len(all)-1].ID].task(0)
 	x.core.pending.join(t)
@@ -296,7 +296,7 @@ func BenchmarkHostReportsCapacity10k(b *testing.B) {
 		s.Resources.GPUs, s.Resources.GPUModel = 2, "H100"
 		s.NodeList = []string{"w1"} // its queue is full
 		x.tok++
-		x.step(step.Submit{Token: x.tok, Spec: s})
+		x.step(step.Submit{Token: x.tok, Submission: job.Submission{Spec: s}})
 	}
 	x.sent = nil
 	if x.core.pending.parked.count < 1000-fleet.MaxQueuedAll {
@@ -401,7 +401,7 @@ func BenchmarkJobInAFullCluster(b *testing.B) {
 	f.core.turn.Config.SaveEvery = 100 * time.Millisecond // as in the daemon
 	submit := func(i int) {
 		f.tok++
-		f.step(step.Submit{Token: f.tok, Spec: benchSpec(i % 100)})
+		f.step(step.Submit{Token: f.tok, Submission: job.Submission{Spec: benchSpec(i % 100)}})
 		f.deliver()
 	}
 	for i := range 4000 {
@@ -429,7 +429,7 @@ func BenchmarkMemory(b *testing.B) {
 		s := benchSpec(0)
 		s.Array = text
 		x.tok++
-		x.step(step.Submit{Token: x.tok, Spec: s})
+		x.step(step.Submit{Token: x.tok, Submission: job.Submission{Spec: s}})
 	}
 	for b.Loop() {
 		x := newBench(b, 3, 4)
@@ -455,7 +455,7 @@ func BenchmarkMemory(b *testing.B) {
 			s := benchSpec(0)
 			s.Resources.GPUs = 1
 			x.tok++
-			x.step(step.Submit{Token: x.tok, Spec: s})
+			x.step(step.Submit{Token: x.tok, Submission: job.Submission{Spec: s}})
 			x.sent = nil
 		}
 		if n := x.core.entries.table.Len(); n != jobs {

@@ -80,7 +80,7 @@ func TestReportOfWhatAHostKeepsDoesNotChangeOffers(t *testing.T) {
 	all := contract.Kept{Job: "0000000000-0000000000001", User: "eve", Priority: job.MaxPriority, CPUs: 8, Memory: benchMemory, For: contract.MaxForecast, Starts: true}
 	x.step(step.FromWorker{Peer: "w0", Msg: contract.Availability{Free: contract.Free{CPUs: 8, Memory: benchMemory}, Kept: []contract.Kept{all}}})
 	x.tok++
-	x.step(step.Submit{Token: x.tok, Spec: benchSpec(0)})
+	x.step(step.Submit{Token: x.tok, Submission: job.Submission{Spec: benchSpec(0)}})
 	for _, m := range x.sent {
 		if o, ok := m.Msg.(contract.Offer); ok && m.To == "w0" && o.Wait < queueWait {
 			return
@@ -108,7 +108,7 @@ func TestElectionsOfManyTasksCostLittle(t *testing.T) {
 		s := benchSpec(0)
 		s.Resources.Memory = job.Size(1+i%5000) << 20
 		x.tok++
-		x.step(step.Submit{Token: x.tok, Spec: s})
+		x.step(step.Submit{Token: x.tok, Submission: job.Submission{Spec: s}})
 	}
 	offers := map[job.Peer][]uint64{}
 	for _, m := range x.sent {

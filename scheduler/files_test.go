@@ -32,7 +32,7 @@ func (x *filed) submit(spec job.Spec) job.ID {
 	spec.Hold = true
 	x.tok++
 	before := len(x.core.entries.byID)
-	x.step(step.Submit{Token: x.tok, User: "amy", Spec: spec})
+	x.step(step.Submit{Token: x.tok, Submission: job.Submission{User: "amy", Spec: spec}})
 	if len(x.core.entries.byID) != before+1 {
 		panic("not submitted")
 	}
@@ -130,7 +130,7 @@ func TestWaitingJobIsReadFromDiskToStart(t *testing.T) {
 func TestNewJobStartsWithoutARead(t *testing.T) {
 	x := newFiled(t)
 	x.tok++
-	x.step(step.Submit{Token: x.tok, User: "amy", Spec: largeSpec(1)})
+	x.step(step.Submit{Token: x.tok, Submission: job.Submission{User: "amy", Spec: largeSpec(1)}})
 	for id := range x.core.entries.byID {
 		x.specs[id] = largeSpec(1)
 	}
@@ -313,7 +313,7 @@ func TestSameKeyOfALargeJobIsComparedByDigest(t *testing.T) {
 func (x *filed) submitKey(spec job.Spec) (id job.ID) {
 	spec.Hold = true
 	x.tok++
-	fx := x.core.Step(x.now, step.Submit{Token: x.tok, User: "amy", Key: "k", Spec: spec})
+	fx := x.core.Step(x.now, step.Submit{Token: x.tok, Submission: job.Submission{User: "amy", Key: "k", Spec: spec}})
 	for {
 		for _, r := range fx.Reply {
 			id = r.Job.ID

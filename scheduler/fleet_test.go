@@ -51,7 +51,7 @@ func TestTaskThatAllHostsRefuseIsOfferedLessAndLessOften(t *testing.T) {
 		for _, word := range []string{job.ReasonQuota, "Admission"} {
 			t.Run(fmt.Sprint(hosts, word), func(t *testing.T) {
 				x := newBench(t, hosts, 32)
-				x.step(step.Submit{Token: 1, User: "amy", Spec: benchSpec(0)})
+				x.step(step.Submit{Token: 1, Submission: job.Submission{User: "amy", Spec: benchSpec(0)}})
 				if n := x.pass(10*time.Second, word); n < hosts/2 || n > 8*hosts {
 					t.Errorf("%d offers in 10 s, want at least %v and at most %v", n, hosts/2, 8*hosts)
 				}
@@ -67,7 +67,7 @@ func TestTaskThatAllHostsRefuseIsOfferedLessAndLessOften(t *testing.T) {
 // A host that reports free capacity and declines for lack of it gets the next offers only after a pause.
 func TestHostThatDeclinesDespiteItsReportPauses(t *testing.T) {
 	x := newBench(t, 1, 32)
-	x.step(step.Submit{Token: 1, User: "amy", Spec: benchSpec(0)})
+	x.step(step.Submit{Token: 1, Submission: job.Submission{User: "amy", Spec: benchSpec(0)}})
 	offers := 0
 	for range 10_000 { // 10 s
 		x.now = x.now.Add(time.Millisecond)
@@ -92,7 +92,7 @@ func TestSilentHostIsOfferedAgainAfterItsPause(t *testing.T) {
 	x.step(step.FromWorker{Peer: "w0", Msg: contract.Availability{}})
 	for i := range fleet.MaxQueued {
 		x.tok++
-		x.step(step.Submit{Token: x.tok, User: "amy", Spec: benchSpec(i)})
+		x.step(step.Submit{Token: x.tok, Submission: job.Submission{User: "amy", Spec: benchSpec(i)}})
 	}
 	for _, o := range x.sent {
 		if m, ok := o.Msg.(contract.Offer); ok {
@@ -120,7 +120,7 @@ func TestManyTasksOverAQuotaCostFewOffers(t *testing.T) {
 	for i := range 20_000 {
 		s := benchSpec(i % 50)
 		x.tok++
-		x.step(step.Submit{Token: x.tok, User: "amy", Spec: s})
+		x.step(step.Submit{Token: x.tok, Submission: job.Submission{User: "amy", Spec: s}})
 		if i%1000 == 0 {
 			x.declineAll(job.ReasonQuota)
 		}
@@ -199,13 +199,13 @@ func TestLeastUsefulSessionsAreClosed(t *testing.T) {
 	}
 	s := benchSpec(0)
 	s.NodeList = []string{string(peers[7])} // so that one session is in use
-	x.step(step.Submit{Token: 1, Spec: s})
+	x.step(step.Submit{Token: 1, Submission: job.Submission{Spec: s}})
 	x.serve()
 	x.sent = nil
 	x.now = x.now.Add(settleFor)
 	big := benchSpec(0)
 	big.Resources.CPUs = 64
-	x.core.Step(x.now, step.Submit{Token: 2, Spec: big})
+	x.core.Step(x.now, step.Submit{Token: 2, Submission: job.Submission{Spec: big}})
 	fx := x.core.Step(x.now, step.Found{Class: "cpu/32", Peers: []job.Peer{"in place of the one in use", "big"}})
 	if len(fx.Want) != 2 || len(fx.Unwant) != 1 || fx.Unwant[0] != peers[0] {
 		t.Fatalf("want %v, unwant %v; %s never came", fx.Want, fx.Unwant, peers[0])
@@ -250,7 +250,7 @@ func TestWallClockSetBackKeepsTheOrderOfJobs(t *testing.T) {
 	}
 	c := NewCore(cfg, saved, storyStart)
 	c.Step(storyStart, step.Committed{Committed: job.Committed{Index: 1, Epoch: job.Epoch{Term: 1}, Lead: true}})
-	c.Step(storyStart.Add(time.Minute), step.Submit{Token: 1, Spec: benchSpec(0)})
+	c.Step(storyStart.Add(time.Minute), step.Submit{Token: 1, Submission: job.Submission{Spec: benchSpec(0)}})
 	fx := c.Step(storyStart.Add(time.Minute), step.SessionUp{Peer: "w0"}, step.FromWorker{Peer: "w0", Msg: contract.Hello{
 		Profile: contract.Profile{Name: "w0", Store: "s", CPUs: 1, Drivers: []string{"exec"}, Worker: true},
 	}})
@@ -306,7 +306,7 @@ func TestPurgeAfterTheClockWasSetBack(t *testing.T) {
 // The clock of a host does not decide how long its jobs are kept.
 func TestPurgeGoesByTheOwnersClock(t *testing.T) {
 	x := newBench(t, 1, 4)
-	x.step(step.Submit{Token: 1, Spec: benchSpec(0)})
+	x.step(step.Submit{Token: 1, Submission: job.Submission{Spec: benchSpec(0)}})
 	x.sentOffer(t, func(m contract.Offer) {
 		x.step(step.FromWorker{Peer: "w0", Msg: contract.Commit{Offer: m.ID, Attempt: m.Attempt, Group: 7, Session: 1}})
 		x.step(step.FromWorker{Peer: "w0", Msg: contract.Event{

@@ -72,7 +72,7 @@ func BenchmarkGang(b *testing.B) {
 			x.sent = nil
 			started := 0
 			for b.Loop() {
-				x.step(step.Submit{Token: 1, Spec: gangSpec(n)})
+				x.step(step.Submit{Token: 1, Submission: job.Submission{Spec: gangSpec(n)}})
 				started += x.serveGangs()
 			}
 			if started != n*b.N {
@@ -95,7 +95,7 @@ func (x *bench) gangOf(id job.ID) *dispatch {
 func (x *bench) submitGang(t *testing.T, nodes int) (id job.ID) {
 	t.Helper()
 	before := len(x.core.entries.byID)
-	x.step(step.Submit{Token: 1, Spec: gangSpec(nodes)})
+	x.step(step.Submit{Token: 1, Submission: job.Submission{Spec: gangSpec(nodes)}})
 	if len(x.core.entries.byID) != before+1 {
 		t.Fatal("the gang was not accepted, want one job more")
 	}
@@ -206,7 +206,7 @@ func TestWaitingGangHasOneTaskInMemory(t *testing.T) {
 	for range 100 {
 		s := gangSpec(64)
 		s.Array = "0-99"
-		x.step(step.Submit{Token: 1, Spec: s})
+		x.step(step.Submit{Token: 1, Submission: job.Submission{Spec: s}})
 	}
 	n := 0
 	for _, e := range x.core.entries.byID {
@@ -220,7 +220,7 @@ func TestWaitingGangHasOneTaskInMemory(t *testing.T) {
 	x.sent = nil
 	s := gangSpec(4)
 	s.Array = "0-19%3"
-	x.step(step.Submit{Token: 1, Spec: s})
+	x.step(step.Submit{Token: 1, Submission: job.Submission{Spec: s}})
 	if got := x.serveGangs(); got != 80 {
 		t.Errorf("%d of 80 members were started, want 80", got)
 	}
@@ -282,7 +282,7 @@ func TestHostsOrderGangsLikeTheirOwner(t *testing.T) {
 	for range 20 {
 		array := gangSpec(2)
 		array.Array = "0-2"
-		submits = append(submits, step.Submit{Token: 1, Spec: gangSpec(2)}, step.Submit{Token: 1, Spec: array})
+		submits = append(submits, step.Submit{Token: 1, Submission: job.Submission{Spec: gangSpec(2)}}, step.Submit{Token: 1, Submission: job.Submission{Spec: array}})
 	}
 	x.step(submits...)
 	all := map[job.ID]contract.Offer{}

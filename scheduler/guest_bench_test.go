@@ -67,7 +67,7 @@ func waitAtGuest(b *testing.B, c *Core, now time.Time, n int) {
 		s := job.DefaultSpec()
 		s.Command = []string{"true"}
 		s.Resources = job.Resources{CPUs: 65 + i%100, GPUs: 1 + i%8}
-		fx := c.Step(now, step.Submit{Token: step.Token(i + 1), User: "amy", Spec: s})
+		fx := c.Step(now, step.Submit{Token: step.Token(i + 1), Submission: job.Submission{User: "amy", Spec: s}})
 		for len(fx.Propose) > 0 {
 			index++
 			fx = c.Step(now, step.Committed{Committed: job.Committed{Index: index, Records: fx.Propose, Epoch: job.Epoch{Term: 1}}})

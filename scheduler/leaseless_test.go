@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/step"
 )
 
@@ -19,7 +20,7 @@ func leaselessHost(t *testing.T, queued int) (x *bench, offers []contract.Offer)
 	}})
 	for range queued {
 		x.tok++
-		x.step(step.Submit{Token: x.tok, Spec: benchSpec(0)})
+		x.step(step.Submit{Token: x.tok, Submission: job.Submission{Spec: benchSpec(0)}})
 	}
 	for _, o := range x.sent {
 		if m, ok := o.Msg.(contract.Offer); ok {

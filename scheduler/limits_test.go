@@ -113,7 +113,7 @@ func TestJobThatExceedsTheBacklogIsRefusedForGood(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s.tokens++
 			var err error
-			for _, r := range s.core.Step(s.now, step.Submit{Token: s.tokens, User: c.user, Operator: c.operator, Spec: c.spec}).Reply {
+			for _, r := range s.core.Step(s.now, step.Submit{Token: s.tokens, Submission: job.Submission{User: c.user, Operator: c.operator, Spec: c.spec}}).Reply {
 				err = r.Err
 			}
 			_, dry := s.core.View().Offers(c.user, c.operator, c.spec)
@@ -159,7 +159,7 @@ func TestJobAboveTheLongestTimeLimitIsRefused(t *testing.T) {
 			}
 			s.tokens++
 			refused := error(nil)
-			for _, r := range s.core.Step(s.now, step.Submit{Token: s.tokens, User: c.user, Spec: x}).Reply {
+			for _, r := range s.core.Step(s.now, step.Submit{Token: s.tokens, Submission: job.Submission{User: c.user, Spec: x}}).Reply {
 				refused = r.Err
 			}
 			if (refused != nil) != (c.ours != "") {

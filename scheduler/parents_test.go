@@ -196,7 +196,7 @@ func TestJobWithAnUnknownParentIsRefused(t *testing.T) {
 	s.Dependency = []string{"afterok:" + string(far(1))}
 	submit := func(tok step.Token, unknown ...job.ID) step.Reply {
 		t.Helper()
-		fx := x.core.Step(x.now, step.Submit{Token: tok, User: "amy", Key: "k", Spec: s, Unknown: unknown})
+		fx := x.core.Step(x.now, step.Submit{Token: tok, Submission: job.Submission{User: "amy", Key: "k", Spec: s, Unknown: unknown}})
 		if len(fx.Propose) > 0 {
 			x.index++
 			fx = x.core.Step(x.now, step.Committed{Committed: job.Committed{Index: x.index, Epoch: job.Epoch{Term: 1}, Records: fx.Propose}})

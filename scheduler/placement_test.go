@@ -50,7 +50,7 @@ func TestReasonForAHostIsThatOfItsChoice(t *testing.T) {
 			}
 			s := benchSpec(0)
 			s.Resources.GPUs = c.gpus
-			x.step(step.Submit{Token: 1, Spec: s})
+			x.step(step.Submit{Token: 1, Submission: job.Submission{Spec: s}})
 			x.step(step.FromWorker{Peer: "h", Msg: contract.Availability{}})
 			var why []string
 			x.sentOffer(t, func(m contract.Offer) {
@@ -205,7 +205,7 @@ func TestDecisionsArePure(t *testing.T) {
 				s.Resources.CPUs, s.Resources.GPUs = rapid.IntRange(0, 5).Draw(t, "cpus"), rapid.IntRange(0, 2).Draw(t, "gpus")
 				s.Priority = rapid.IntRange(0, 2).Draw(t, "priority")
 				tok++
-				w.step(step.Submit{Token: tok, User: rapid.SampledFrom([]string{"amy", "bob"}).Draw(t, "user"), Spec: s})
+				w.step(step.Submit{Token: tok, Submission: job.Submission{User: rapid.SampledFrom([]string{"amy", "bob"}).Draw(t, "user"), Spec: s}})
 			},
 			"answer": func(t *rapid.T) {
 				if len(w.offers) == 0 {

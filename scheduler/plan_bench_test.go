@@ -61,7 +61,7 @@ func BenchmarkPlan10k(b *testing.B) {
 			x := big(b, hosts, roomy)
 			for i := range requests {
 				x.tok++
-				x.step(step.Submit{Token: x.tok, Spec: pendingSpec(i, policy)})
+				x.step(step.Submit{Token: x.tok, Submission: job.Submission{Spec: pendingSpec(i, policy)}})
 			}
 			entry := job.Committed{Index: x.index + 1, Epoch: job.Epoch{Term: 1}}
 			for _, j := range x.core.entries.table.Jobs() {

@@ -54,7 +54,7 @@ func TestJobIsPlacedByItsPolicy(t *testing.T) {
 			t.Errorf("%+v: the dry run says %+v, %v, want no error, [0].Name %v and [0].Why %v", c, offers.Now, err, c.host, c.why)
 		}
 		s.Hold = true
-		x.step(step.Submit{Token: 1, Spec: s})
+		x.step(step.Submit{Token: 1, Submission: job.Submission{Spec: s}})
 		id := x.core.entries.table.Jobs()[0].ID
 		if why, err := x.core.View().Why(id); err != nil || why.Now[0].Name != c.host || why.Now[0].Why != c.why {
 			t.Errorf("%+v: the explanation says %+v, %v, want no error, [0].Name %v and [0].Why %v", c, why.Now, err, c.host, c.why)
@@ -78,7 +78,7 @@ func TestOfferNamesTheDeviceOfAShareOnly(t *testing.T) {
 		x := twoHosts(t, config7())
 		s := benchSpec(0)
 		s.Resources = c.need
-		x.step(step.Submit{Token: 1, Spec: s})
+		x.step(step.Submit{Token: 1, Submission: job.Submission{Spec: s}})
 		x.sentOffer(t, func(m contract.Offer) {
 			if m.Device != "" != (c.device != "") {
 				t.Errorf("for %+v the offer names %q, want one only for a share", c.need, m.Device)
@@ -93,7 +93,7 @@ func TestUnknownPolicyIsRefused(t *testing.T) {
 	x := twoHosts(t, config7())
 	s := benchSpec(0)
 	s.Policy = "best"
-	fx := x.core.Step(x.now, step.Submit{Token: 1, Spec: s})
+	fx := x.core.Step(x.now, step.Submit{Token: 1, Submission: job.Submission{Spec: s}})
 	_, err := x.core.View().Offers("amy", false, s)
 	for _, err := range []error{fx.Reply[0].Err, err} {
 		if !errors.Is(err, step.ErrInvalid) || !strings.Contains(err.Error(), `policy "best": want one of balanced, frag, pack,`) {
@@ -137,7 +137,7 @@ func TestSavedJobsCountAsUsualRequests(t *testing.T) {
 	x.keep = true
 	s := benchSpec(0)
 	s.Resources.GPUs, s.Hold = 1, true
-	x.step(step.Submit{Token: 1, Spec: s})
+	x.step(step.Submit{Token: 1, Submission: job.Submission{Spec: s}})
 	var saved Saved
 	for _, r := range x.rows {
 		if err := saved.Add(r); err != nil {

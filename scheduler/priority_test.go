@@ -41,7 +41,7 @@ func TestPriorityAboveTheLimitIsRefused(t *testing.T) {
 	}
 	submit := func(user string, x job.Spec) error {
 		s.tokens++
-		fx := s.core.Step(s.now, step.Submit{Token: s.tokens, User: user, Operator: true, Spec: x})
+		fx := s.core.Step(s.now, step.Submit{Token: s.tokens, Submission: job.Submission{User: user, Operator: true, Spec: x}})
 		for _, r := range fx.Reply {
 			if r.Token == s.tokens {
 				return r.Err

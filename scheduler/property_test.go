@@ -99,7 +99,7 @@ func (w *world) actions() map[string]func(*rapid.T) {
 				}
 			}
 			spec.Dependency, spec.KillOnInvalidDep = w.dependencies(t), rapid.Bool().Draw(t, "kill")
-			w.step(step.Submit{Token: w.token(), Spec: spec})
+			w.step(step.Submit{Token: w.token(), Submission: job.Submission{Spec: spec}})
 		},
 		"cancel": func(t *rapid.T) { w.step(step.Cancel{Token: w.token(), Job: w.job(t), Tasks: someTasks(t)}) },
 		"hold":   func(t *rapid.T) { w.step(step.Hold{Token: w.token(), Job: w.job(t), Tasks: someTasks(t)}) },
@@ -352,7 +352,7 @@ func TestNoMessageMakesTheCorePanic(t *testing.T) {
 		spec := job.DefaultSpec()
 		spec.Command = []string{"true"}
 		w.flush()
-		w.step(step.Submit{Token: w.token(), Spec: spec}, step.Submit{Token: w.token(), Spec: spec})
+		w.step(step.Submit{Token: w.token(), Submission: job.Submission{Spec: spec}}, step.Submit{Token: w.token(), Submission: job.Submission{Spec: spec}})
 		w.flush()
 		t.Repeat(map[string]func(*rapid.T){
 			"message": func(t *rapid.T) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/step"
 )
 
@@ -20,13 +21,13 @@ func TestQueueCountsTheWaitOfEachJob(t *testing.T) {
 	x.step(full)
 	spec := benchSpec(0)
 	spec.Resources.CPUs = 4
-	x.step(step.Submit{Token: 1, User: "amy", Spec: spec})
+	x.step(step.Submit{Token: 1, Submission: job.Submission{User: "amy", Spec: spec}})
 	begin := x.now.Add(10 * time.Minute)
 	later := spec
 	later.Begin = &begin
 	held := spec
 	held.Hold = true
-	x.step(step.Submit{Token: 2, User: "ben", Spec: later}, step.Submit{Token: 3, User: "cat", Spec: held})
+	x.step(step.Submit{Token: 2, Submission: job.Submission{User: "ben", Spec: later}}, step.Submit{Token: 3, Submission: job.Submission{User: "cat", Spec: held}})
 	born := x.now
 	x.now = x.now.Add(5 * time.Minute)
 	x.step()
@@ -60,7 +61,7 @@ func TestRequeuedJobWaitsFromItsRequeue(t *testing.T) {
 	x := newBench(t, 1, 32)
 	spec := benchSpec(0)
 	spec.Array = "0-9"
-	x.step(step.Submit{Token: 1, User: "amy", Spec: spec})
+	x.step(step.Submit{Token: 1, Submission: job.Submission{User: "amy", Spec: spec}})
 	x.run()
 	if n := x.core.View().Queue().Waited.Total(); n != 1 {
 		t.Fatalf("an array counts %d times, want 1", n)
@@ -84,7 +85,7 @@ func TestRetryWaitsFromTheEndOfItsPause(t *testing.T) {
 	spec := benchSpec(0)
 	spec.Retries = 1
 	x.fails = true
-	x.step(step.Submit{Token: 1, User: "amy", Spec: spec})
+	x.step(step.Submit{Token: 1, Submission: job.Submission{User: "amy", Spec: spec}})
 	for range 2 {
 		x.serve()
 	}
@@ -118,7 +119,7 @@ func BenchmarkQueue(b *testing.B) {
 	x.step(step.FromWorker{Peer: "w0", Msg: contract.Availability{}})
 	for i := range 100_000 {
 		spec := benchSpec(0)
-		x.step(step.Submit{Token: step.Token(i + 1), User: "u" + string(rune('a'+i%25)), Spec: spec})
+		x.step(step.Submit{Token: step.Token(i + 1), Submission: job.Submission{User: "u" + string(rune('a'+i%25)), Spec: spec}})
 	}
 	for b.Loop() {
 		if q := x.core.View().Queue(); q.Oldest.IsZero() {

@@ -23,7 +23,7 @@ func (x *bench) waits(t *testing.T, change func(*job.Spec)) (job.ID, func() job.
 		before[j.ID] = true
 	}
 	x.tok++
-	x.step(step.Submit{Token: x.tok, User: "amy", Spec: s})
+	x.step(step.Submit{Token: x.tok, Submission: job.Submission{User: "amy", Spec: s}})
 	for _, j := range x.core.entries.table.Jobs() {
 		if !before[j.ID] {
 			return j.ID, func() job.Task {
@@ -142,7 +142,7 @@ func TestEachReasonOfAPendingTask(t *testing.T) {
 // capacity.
 func TestSubmissionIsAnsweredBeforePlacement(t *testing.T) {
 	x := newBench(t, 1, 8)
-	fx := x.core.Step(x.now, step.Submit{Token: 99, User: "amy", Spec: benchSpec(0)})
+	fx := x.core.Step(x.now, step.Submit{Token: 99, Submission: job.Submission{User: "amy", Spec: benchSpec(0)}})
 	fx = x.core.Step(x.now, step.Committed{Committed: job.Committed{Index: x.index + 1, Epoch: job.Epoch{Term: 1}, Records: fx.Propose}})
 	if len(fx.Reply) != 1 || len(fx.Reply[0].Job.Tasks) != 1 {
 		t.Fatalf("replies: %+v, want 1 of them and 1 [0].Job.Tasks", fx.Reply)

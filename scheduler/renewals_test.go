@@ -17,7 +17,7 @@ func renewing(t testing.TB, tasks int) *bench {
 	x.addHosts(1, tasks)
 	for range tasks {
 		x.tok++
-		x.step(step.Submit{Token: x.tok, Spec: benchSpec(0)})
+		x.step(step.Submit{Token: x.tok, Submission: job.Submission{Spec: benchSpec(0)}})
 	}
 	x.run()
 	if n := len(x.core.assigned.byNode["w0"]); n != tasks {

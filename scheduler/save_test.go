@@ -20,7 +20,7 @@ func TestRowsAreSavedTogether(t *testing.T) {
 	const n = 20
 	for range n {
 		x.tok++
-		x.step(step.Submit{Token: x.tok, Spec: benchSpec(0)})
+		x.step(step.Submit{Token: x.tok, Submission: job.Submission{Spec: benchSpec(0)}})
 		for len(x.sent) > 0 {
 			x.serve()
 		}
@@ -48,7 +48,7 @@ func TestRowsAreSavedTogether(t *testing.T) {
 	}
 	// The deletion of a job saves all changed rows too.
 	x.tok++
-	x.step(step.Submit{Token: x.tok, Spec: benchSpec(0)})
+	x.step(step.Submit{Token: x.tok, Submission: job.Submission{Spec: benchSpec(0)}})
 	x.index++
 	first := x.core.entries.table.Jobs()[0].ID
 	x.step(step.Committed{Committed: job.Committed{Index: x.index, Epoch: job.Epoch{Term: 1}, Records: []job.Record{job.PurgeRecord{Job: first}}}})

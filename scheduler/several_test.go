@@ -148,7 +148,7 @@ func TestThrottledArrayKeepsItsLimitDuringRetries(t *testing.T) {
 	const n, most = 3 * maxPaused / 2, 64
 	spec := benchSpec(0)
 	spec.Array, spec.Retries = fmt.Sprintf("0-%d%%%d", n-1, most), 1
-	x.step(step.Submit{Token: 1, Spec: spec})
+	x.step(step.Submit{Token: 1, Submission: job.Submission{Spec: spec}})
 	e := x.core.entries.byID[x.core.entries.table.Jobs()[0].ID]
 	full := 0
 	for round := 0; !e.job.Ended(); round++ {
@@ -181,7 +181,7 @@ func TestThrottledArrayKeepsItsLimitDuringRetries(t *testing.T) {
 // The view of an array for a watcher, and a request about one task, cost the same for any number of active tasks.
 func TestActiveTasksDoNotMakeViewsAndRequestsCostly(t *testing.T) {
 	x := newBench(t, 100, 128)
-	x.step(step.Submit{Token: 1, Spec: func() job.Spec { s := benchSpec(0); s.Array = "0-9999"; return s }()})
+	x.step(step.Submit{Token: 1, Submission: job.Submission{Spec: func() job.Spec { s := benchSpec(0); s.Array = "0-9999"; return s }()}})
 	e := x.core.entries.byID[x.core.entries.table.Jobs()[0].ID]
 	x.run()
 	if c := x.core.views.counts(e); c.Of(job.Running) != 10_000 {

@@ -34,7 +34,7 @@ func (x *bench) submitFor(user string, cpus int) {
 	x.tok++
 	s := job.DefaultSpec()
 	s.Command, s.Resources.CPUs = []string{"true"}, cpus
-	x.step(step.Submit{Token: x.tok, User: user, Spec: s})
+	x.step(step.Submit{Token: x.tok, Submission: job.Submission{User: user, Spec: s}})
 }
 
 // uses has a host report what users have used.

@@ -299,7 +299,7 @@ func verbSubmit(s *story, a []string, o stories.Options) {
 	if s.layouts[a[0]], err = spec.Layout(); err != nil {
 		s.t.Fatal(err)
 	}
-	s.step(step.Submit{Token: s.asks("submit " + a[0]), User: cmp.Or(o["user"], "amy"), Key: o["key"], Spec: spec})
+	s.step(step.Submit{Token: s.asks("submit " + a[0]), Submission: job.Submission{User: cmp.Or(o["user"], "amy"), Key: o["key"], Spec: spec}})
 }
 
 // named replaces the names of jobs in dependencies by their ids.

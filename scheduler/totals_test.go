@@ -38,7 +38,7 @@ func bucketOf(d *step.Durations) float64 {
 // messages.
 func TestTotalsCountEachEventOnce(t *testing.T) {
 	x := newBench(t, 1, 32)
-	x.step(step.Submit{Token: 1, User: "amy", Spec: benchSpec(0)})
+	x.step(step.Submit{Token: 1, Submission: job.Submission{User: "amy", Spec: benchSpec(0)}})
 	declined := x.pass(40*time.Second, job.ReasonQuota)
 	for range 100 {
 		if len(x.sent) > 0 {
@@ -90,7 +90,7 @@ func TestEachOfferHasOneResult(t *testing.T) {
 		}
 	}
 	for i := range 8 {
-		x.step(step.Submit{Token: step.Token(i + 1), User: "amy", Spec: benchSpec(0)})
+		x.step(step.Submit{Token: step.Token(i + 1), Submission: job.Submission{User: "amy", Spec: benchSpec(0)}})
 		look()
 	}
 	for range 50 { // some are answered, some never, and the others are withdrawn with their jobs
@@ -119,7 +119,7 @@ func TestEachOfferHasOneResult(t *testing.T) {
 func TestTotalsRestartAtZero(t *testing.T) {
 	x := newBench(t, 1, 32)
 	x.keep = true
-	x.step(step.Submit{Token: 1, User: "amy", Spec: benchSpec(0)})
+	x.step(step.Submit{Token: 1, Submission: job.Submission{User: "amy", Spec: benchSpec(0)}})
 	x.run()
 	if n, _ := durationsOf(&x.core.turn.Totals.Started); n != 1 {
 		t.Fatalf("%d starts before the restart, want 1", n)

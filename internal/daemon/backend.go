@@ -110,7 +110,7 @@ type jobsBackend struct {
 }
 
 // Submit accepts a job.
-func (b jobsBackend) Submit(ctx context.Context, s api.Submission) (job.Job, error) {
+func (b jobsBackend) Submit(ctx context.Context, s job.Submission) (job.Job, error) {
 	if b.home == nil {
 		return job.Job{}, fmt.Errorf("submit: %w", acceptsNone(b.own().Roles))
 	}
@@ -119,7 +119,7 @@ func (b jobsBackend) Submit(ctx context.Context, s api.Submission) (job.Job, err
 	if err != nil {
 		return job.Job{}, apiErrorOf(err)
 	}
-	j, err := to.Submit(ctx, schedulerloop.SubmitRequest{User: s.User, Operator: s.Operator, Key: s.Key, Spec: s.Spec, Unknown: s.Unknown})
+	j, err := to.Submit(ctx, s)
 	return j, apiErrorOf(err)
 }
 
@@ -214,7 +214,7 @@ func (b jobsBackend) Why(ctx context.Context, id job.ID) (contract.Explanation, 
 }
 
 // Offers says which hosts would take a job, without submitting it.
-func (b jobsBackend) Offers(ctx context.Context, s api.Submission) (contract.Explanation, error) {
+func (b jobsBackend) Offers(ctx context.Context, s job.Submission) (contract.Explanation, error) {
 	if b.home == nil {
 		return contract.Explanation{}, fmt.Errorf("offers: %w", acceptsNone(b.own().Roles))
 	}

@@ -291,7 +291,7 @@ func runs(t *testing.T, v *virtual, spec job.Spec, within time.Duration) (time.D
 	defer cancel()
 	began := time.Now()
 	spec.Hold = false
-	j, err := v.sched.Submit(ctx, schedulerloop.SubmitRequest{User: "u", Spec: spec})
+	j, err := v.sched.Submit(ctx, job.Submission{User: "u", Spec: spec})
 	if err != nil {
 		t.Fatalf("submit: %v", err)
 	}
@@ -337,7 +337,7 @@ func TestJobsFindWorkersWithEmptyDHT(t *testing.T) {
 		pass(10 * time.Second)
 		spec := gpuJob("h100", 2)
 		spec.Hold = true // no host that could run it is known yet, so a submission without hold would be refused
-		j, err := all[3].sched.Submit(t.Context(), schedulerloop.SubmitRequest{User: "u", Spec: spec})
+		j, err := all[3].sched.Submit(t.Context(), job.Submission{User: "u", Spec: spec})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/job"
-	schedulerloop "github.com/musterhq/muster/scheduler/loop"
 )
 
 // DeclareDead refuses a host while its session lasts; afterwards it gives up the tasks there. When the host comes back,
@@ -20,7 +19,7 @@ func TestDeadHostThatComesBackIsANodeAgain(t *testing.T) {
 		owner := jobsBackend{owners: all[0].router.owners}
 		spec := gpuJob("h100", 1)
 		spec.Partition = "hold"
-		j, err := all[0].sched.Submit(t.Context(), schedulerloop.SubmitRequest{User: "u", Spec: spec})
+		j, err := all[0].sched.Submit(t.Context(), job.Submission{User: "u", Spec: spec})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -90,7 +90,7 @@ func TestCredentialLimitsTheRolesOfADaemon(t *testing.T) {
 		}
 	}
 	own := func() *p2p.Credential { return &p2p.Credential{Roles: p2p.RoleWorker} }
-	_, err := jobsBackend{own: own}.Submit(t.Context(), api.Submission{})
+	_, err := jobsBackend{own: own}.Submit(t.Context(), job.Submission{})
 	if !errors.Is(err, api.ErrDenied) || !strings.Contains(err.Error(), "role scheduler") {
 		t.Errorf("submit at a worker: got %v, want ErrDenied with the role", err)
 	}

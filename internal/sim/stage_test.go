@@ -65,7 +65,7 @@ func (s *stage) submit(jobs, kinds, priority int) {
 			spec := job.DefaultSpec()
 			spec.Command, spec.Priority = []string{"true"}, priority
 			spec.Resources = job.Resources{CPUs: 1, GPUs: 1, Memory: job.Size(1+i%kinds) << 20}
-			asks = append(asks, step.Submit{Token: s.token, User: "ada", Spec: spec})
+			asks = append(asks, step.Submit{Token: s.token, Submission: job.Submission{User: "ada", Spec: spec}})
 		}
 		s.step(asks...)
 		s.settle()
@@ -127,7 +127,7 @@ func BenchmarkPlace(b *testing.B) {
 				s.now += time.Millisecond
 				s.token++
 				token := s.token
-				fx := s.step(step.Submit{Token: token, User: "ada", Spec: spec})
+				fx := s.step(step.Submit{Token: token, Submission: job.Submission{User: "ada", Spec: spec}})
 				for _, m := range fx.Send {
 					if o, ok := m.Msg.(contract.Offer); ok {
 						s.token++

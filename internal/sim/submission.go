@@ -195,7 +195,7 @@ func (s *submission) submit() {
 		}
 	}
 	s.owner.ask(request{s: s}, func(tok step.Token) step.Event {
-		return step.Submit{Token: tok, User: s.user, Key: s.key, Spec: s.asked(), Brief: true}
+		return step.Submit{Token: tok, Submission: job.Submission{User: s.user, Key: s.key, Spec: s.asked()}, Brief: true}
 	})
 }
 

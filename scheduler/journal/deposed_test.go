@@ -247,7 +247,7 @@ func TestDeposedOwnerStartsNothing(t *testing.T) {
 				spec := submit(1, 1).Spec
 				profile := contract.Profile{Peer: "w", Name: "w", Store: "s", CPUs: 1, Drivers: []string{contract.DriverExec}, Worker: true}
 				d.step(step.SessionUp{Peer: "w"}, step.FromWorker{Peer: "w", Msg: contract.Hello{Profile: profile}}) // the host is full
-				d.step(step.Submit{Token: 1, User: "amy", Spec: spec})
+				d.step(step.Submit{Token: 1, Submission: job.Submission{User: "amy", Spec: spec}})
 				time.Sleep(time.Second)
 				offers := sentOf[contract.Offer](d)
 				if len(offers) != 1 {
@@ -302,9 +302,9 @@ func TestRequestsOfADeposedOwnerAreAnswered(t *testing.T) {
 		held := submit(1, 1).Spec
 		held.Hold = true
 		w.set(first.id, true)
-		d.step(step.Submit{Token: 1, User: "amy", Spec: held})
+		d.step(step.Submit{Token: 1, Submission: job.Submission{User: "amy", Spec: held}})
 		time.Sleep(settleTime)
-		d.step(step.Submit{Token: 2, User: "amy", Spec: held})
+		d.step(step.Submit{Token: 2, Submission: job.Submission{User: "amy", Spec: held}})
 		got := d.all().replies
 		if len(got) != 2 || !errors.Is(got[0].Err, step.ErrNotOwner) || !errors.Is(got[1].Err, step.ErrNotOwner) {
 			t.Errorf("replies %+v, want 2 of them, [0].Err scheduler.ErrNotOwner and [1].Err scheduler.ErrNotOwner", got)

@@ -51,7 +51,7 @@ func TestArchivedJobsAnswerAsBefore(t *testing.T) {
 }
 
 // checkOld makes each kind of request about an archived job.
-func (h loopRig) checkOld(t *testing.T, r SubmitRequest, id job.ID) {
+func (h loopRig) checkOld(t *testing.T, r job.Submission, id job.ID) {
 	t.Helper()
 	ctx := t.Context()
 	j, err := h.loop.Job(ctx, id)

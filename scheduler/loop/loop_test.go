@@ -251,10 +251,10 @@ func withLoopUntil(t *testing.T, finds []job.Peer, end error, f func(t *testing.
 	})
 }
 
-func request(name string) SubmitRequest {
+func request(name string) job.Submission {
 	s := job.DefaultSpec()
 	s.Name, s.Command = name, []string{"true"}
-	return SubmitRequest{User: "amy", Spec: s}
+	return job.Submission{User: "amy", Spec: s}
 }
 
 func TestLoopRunsJobsToTheirEnd(t *testing.T) {
@@ -364,7 +364,7 @@ func TestLoopAnswersWithTheErrorsOfTheCore(t *testing.T) {
 		if _, err := h.loop.Job(t.Context(), job.NewID(7, 1)); !errors.Is(err, step.ErrNotFound) {
 			t.Errorf("Job of nothing = %v, want ErrNotFound", err)
 		}
-		if _, err := h.loop.Submit(t.Context(), SubmitRequest{}); !errors.Is(err, step.ErrInvalid) {
+		if _, err := h.loop.Submit(t.Context(), job.Submission{}); !errors.Is(err, step.ErrInvalid) {
 			t.Errorf("Submit of nothing = %v, want ErrInvalid", err)
 		}
 		if _, err := h.loop.Cancel(t.Context(), j.ID, nil, "enough"); err != nil {

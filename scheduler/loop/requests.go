@@ -40,17 +40,6 @@ func (l *Loop) NotProposed(records []job.Record, err error) {
 	l.calls.box.putAlways(mail{event: step.NotProposed{Records: records, Err: err}})
 }
 
-// SubmitRequest is a job that a user asks for.
-type SubmitRequest struct {
-	User string
-	Key  string // idempotency key, or empty
-	Spec job.Spec
-	// Operator says that the user is an operator; see ErrFull.
-	Operator bool
-	// Unknown are jobs that Spec depends on and that their owner does not have.
-	Unknown []job.ID
-}
-
 // change requests a change of a job. known is its job file, if the caller has it. archived says that the job is
 // archived, so nothing was changed.
 func (l *Loop) change(ctx context.Context, known *job.Spec, event func(step.Token) step.Event) (j job.Job, archived bool, err error) {
@@ -71,9 +60,9 @@ func (l *Loop) change(ctx context.Context, known *job.Spec, event func(step.Toke
 
 // Submit accepts a job and returns once its record is committed. From then on the job outlives this daemon. A
 // *NoMatchError says that no host could ever run it, ErrFull that too much work of the user waits.
-func (l *Loop) Submit(ctx context.Context, r SubmitRequest) (job.Job, error) {
+func (l *Loop) Submit(ctx context.Context, r job.Submission) (job.Job, error) {
 	j, archived, err := l.change(ctx, &r.Spec, func(t step.Token) step.Event {
-		return step.Submit{Token: t, User: r.User, Operator: r.Operator, Key: r.Key, Spec: r.Spec, Unknown: r.Unknown}
+		return step.Submit{Token: t, Submission: r}
 	})
 	switch {
 	case archived && errors.Is(err, step.ErrNotFound):
@@ -93,7 +82,7 @@ func HasKey(ctx context.Context, l *Loop, user, key string) (bool, error) {
 
 // sameJob returns the job of an earlier request with the same idempotency key. It is ErrConflict if the job file
 // differs.
-func sameJob(j job.Job, r SubmitRequest) (job.Job, error) {
+func sameJob(j job.Job, r job.Submission) (job.Job, error) {
 	first, err := step.CheckSpec(j.Spec)
 	again, err1 := step.CheckSpec(r.Spec)
 	if err != nil || err1 != nil || first != again || j.User != r.User || j.Key != r.Key {

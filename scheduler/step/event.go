@@ -20,13 +20,8 @@ type (
 	// Submit asks for a new job.
 	Submit struct {
 		Token Token
-		User  string
-		Key   string // idempotency key, or empty
-		Spec  job.Spec
-		// Operator says that the user is an operator. Then only the bounds for all users together apply.
-		Operator bool
-		// Unknown are jobs that Spec depends on and that their owner does not have.
-		Unknown []job.ID
+		job.Submission
+
 		// Brief says that the reply needs only the ID of the job. Telling why a job waits would take a look at all hosts.
 		Brief bool
 	}
