@@ -80,7 +80,7 @@ type allotment struct {
 	used   bool          // it has admitted a task since the timer of watchUse last fired
 	idle   bool          // the timer of watchUse is set
 	noted  bool          // it is in allotments.due
-	wishes bool          // it is in allotments.wishes
+	wishes bool          // it is in allotments.requests
 }
 
 // asking is a round: all other daemons are asked.

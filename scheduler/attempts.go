@@ -132,7 +132,7 @@ func (at *attempts) repropose(t *task, n int, r job.Record) {
 
 // alive notes that the host has reported the attempt in this session. The host is told if the attempt is to end.
 func (at *attempts) alive(t *task) {
-	t.hear(at.sessionOf(t))
+	t.setHeard(at.sessionOf(t))
 	at.entries.changed(t)
 	if t.e.job.Ending(t.index) != job.NotEnding {
 		at.cancel(t)
@@ -163,7 +163,7 @@ func (at *attempts) left(t *task) {
 		t.move(at.Turn, idle)
 	}
 	t.process, t.cancelled = process{}, 0 // the host was told to end this attempt, not the next one
-	t.hear(0)
+	t.setHeard(0)
 	at.stopReport(t)
 }
 
@@ -222,7 +222,7 @@ func (at *attempts) afterFailedStart(t *task, r *job.ResultRecord) {
 
 // saw notes the state that the host has reported of the attempt.
 func (at *attempts) saw(t *task, s job.State) {
-	t.see(s)
+	t.setReported(s)
 	at.stopReport(t)
 	to := running
 	if s == job.Completing {

@@ -27,7 +27,7 @@ type away struct {
 // awayFrom returns the hosts that a task strictly avoids for now, by name. Among them are hosts where Starts of its job
 // are kept back.
 func awayFrom(pl *placement, t *task) (out []away) {
-	if len(t.avoid) == 0 && len(t.e.shuns) == 0 && pl.leftOut.by[t.e] == nil || !t.leads() {
+	if len(t.avoid) == 0 && len(t.e.avoidedHosts) == 0 && pl.leftOut.by[t.e] == nil || !t.leads() {
 		return nil
 	}
 	pl.pending.join(t)
@@ -53,8 +53,8 @@ func (a *away) why(e *entry) string {
 		return "left out: tasks of the job fail there at once, until " + until
 	case a.failed:
 		return "it has failed there, and waits until " + until + " for room on another node"
-	case e.shuns.Ends(a.until):
-		return e.shunned
+	case e.avoidedHosts.Ends(a.until):
+		return e.avoidedWhy
 	}
 	return "it was declined there, and asks again at " + until
 }
@@ -98,9 +98,9 @@ func roomElsewhere(pl *placement, t *task, fits int) job.Reason {
 		"%s on %s; waits until %s for room on another node", what, strings.Join(names, ", "), until.UTC().Format("15:04 UTC")))}
 }
 
-// notWhereAway takes the hosts that the next task of the job avoids out of those that may run it now, and adds them to
+// avoidAwayHost takes the hosts that the next task of the job avoids out of those that may run it now, and adds them to
 // those that may later.
-func notWhereAway(pl *placement, e *entry, x *contract.Explanation) {
+func avoidAwayHost(pl *placement, e *entry, x *contract.Explanation) {
 	i, soft := e.find(e.job.NextPending(0))
 	if !soft {
 		return

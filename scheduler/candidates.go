@@ -18,8 +18,8 @@ func (vs *views) whyOf(j job.Job) (contract.Explanation, error) {
 	}
 	x, err := vs.explain.offers(j.ID, j.User, s)
 	if e != nil {
-		notWhereHeldBack(vs.Now, e, &x)
-		notWhereAway(vs.placement, e, &x)
+		avoidHeldBack(vs.Now, e, &x)
+		avoidAwayHost(vs.placement, e, &x)
 	}
 	byAllotment(vs, &x, j.User, &s, e.anyShape())
 	x.Job, x.State, x.Reason, x.Starts = j.ID, j.State(), j.Reason, j.Starts

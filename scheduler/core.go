@@ -93,11 +93,11 @@ func NewCore(cfg step.Config, saved Saved, now time.Time) *Core {
 	}
 	c.attempts = &attempts{Turn: t, entries: c.entries, hosts: c.hosts, contact: c.contact, renewed: renewed{}}
 	c.offers = &offers{Turn: t, hosts: c.hosts, byID: map[uint64]*offer{}, kept: map[*worker]int{}}
-	stood := &stands{Turn: t, hosts: c.hosts, pending: c.pending, offers: c.offers}
+	stood := &setAsides{Turn: t, hosts: c.hosts, pending: c.pending, offers: c.offers}
 	c.dispatches = &dispatches{
 		Turn: t, entries: c.entries, hosts: c.hosts, contact: c.contact, pending: c.pending, placement: c.placement,
-		attempts: c.attempts, offers: c.offers, stands: stood,
-		elections: &elections{Turn: t, hosts: c.hosts, offers: c.offers, stands: stood},
+		attempts: c.attempts, offers: c.offers, setAsides: stood,
+		elections: &elections{Turn: t, hosts: c.hosts, offers: c.offers, setAsides: stood},
 	}
 	c.pending.hurry = func(t *task) { hurry(c.dispatches, t) }
 	gathering := newGangs(c)
@@ -127,7 +127,7 @@ func NewCore(cfg step.Config, saved Saved, now time.Time) *Core {
 	c.records = &records{
 		Turn: t, policies: ps, entries: c.entries, history: c.history, assigned: c.assigned, contact: c.contact, pending: c.pending,
 		attempts: c.attempts, dispatches: c.dispatches, leftOut: c.placement.leftOut, gangStarts: gathering.starts, reports: c.reports, requests: c.requests, deaths: c.deaths,
-		anew: &anew{Turn: t, entries: c.entries, search: c.search, pending: c.pending, views: c.views, requests: c.requests},
+		reset: &backoffReset{Turn: t, entries: c.entries, search: c.search, pending: c.pending, views: c.views, requests: c.requests},
 	}
 	joinFiles(c)
 	c.restore(saved)

@@ -94,7 +94,7 @@ func (dd *deaths) left(t *task) {
 func (dd *deaths) answer(d *death) {
 	for _, tok := range d.tokens {
 		if dd.requests.close(tok) {
-			dd.Effects.Reply = append(dd.Effects.Reply, step.Reply{Token: tok, Given: d.given})
+			dd.Effects.Reply = append(dd.Effects.Reply, step.Reply{Token: tok, GivenUp: d.given})
 		}
 	}
 }

@@ -33,7 +33,7 @@ type dispatches struct {
 	placement *placement
 	attempts  *attempts
 	offers    *offers
-	stands    *stands
+	setAsides *setAsides
 	elections *elections
 	files     *files
 }
@@ -61,7 +61,7 @@ func (ds *dispatches) direct(t *task, w *worker, chosen []string, why string) {
 func (ds *dispatches) offerQueued(t *task, hosts, passed []*fleet.Host, preempt *fleet.Host, why string) {
 	d := ds.begin(t, why)
 	d.preempt = preempt
-	stand := ds.stands.choose(hosts)
+	stand := ds.setAsides.choose(hosts)
 	for _, h := range hosts {
 		ds.queueAtHost(d, ds.hosts.workers[h.Peer], slices.Contains(stand, h))
 	}
@@ -365,12 +365,12 @@ func (ds *dispatches) start(d *dispatch) {
 		ds.abandon(d)
 		return
 	}
-	t.dispatch, t.going = nil, false
+	t.dispatch, t.offered = nil, false
 	t.move(ds.Turn, startSent)
 	ds.offers.drop(o)
 	t.declines = 0
-	t.hear(ds.attempts.sessionOf(t))
-	t.see(job.Reserved)
+	t.setHeard(ds.attempts.sessionOf(t))
+	t.setReported(job.Reserved)
 	t.process.devices = d.devices
 	ds.Send(o.worker.Peer, contract.Start{
 		Offer: o.id, Attempt: t.attempt(), Group: ds.Config.Group, Epoch: ds.Epoch, Session: d.session, User: j.User,
@@ -381,7 +381,7 @@ func (ds *dispatches) start(d *dispatch) {
 	ds.Notify(step.Notice{Kind: step.TaskStarted, Attempt: t.attempt(), Peer: o.worker.Peer, Node: o.worker.Name(), Detail: d.why})
 	ds.entries.changed(t)
 	t.report = ds.After(reportWait, func() {
-		t.hear(0)
+		t.setHeard(0)
 		ds.attempts.check(t)
 	})
 }

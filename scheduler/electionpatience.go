@@ -5,8 +5,9 @@ package scheduler
 // See docs/adr, ADR 168.
 
 import (
-	"github.com/musterhq/muster/scheduler/step"
 	"time"
+
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 const (
@@ -18,9 +19,9 @@ const (
 	electionCalm         = 2 * time.Minute
 )
 
-// calm counts how often an election has changed lately. The more often it has, the longer the hosts that are not
+// flapping counts how often an election has changed lately. The more often it has, the longer the hosts that are not
 // elected keep something.
-type calm struct {
+type flapping struct {
 	from    time.Time   // since when the present hosts are elected
 	flips   int         // how often hosts were told to keep something again
 	flipped time.Time   // when that happened last
@@ -28,7 +29,7 @@ type calm struct {
 }
 
 // patience returns how long the same hosts must stay elected before the others are told.
-func (c *calm) patience(now time.Time) time.Duration {
+func (c *flapping) patience(now time.Time) time.Duration {
 	if now.Sub(c.flipped) > electionCalm {
 		c.flips = 0
 	}

@@ -4,9 +4,10 @@ package scheduler
 // See docs/adr, ADR 168.
 
 import (
-	"github.com/musterhq/muster/scheduler/step"
 	"slices"
 	"time"
+
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // elections choose the hosts at which tasks are booked: those that can show the earliest start, by the time limits of
@@ -15,9 +16,9 @@ import (
 // again.
 type elections struct {
 	*step.Turn
-	hosts  *hosts
-	offers *offers
-	stands *stands
+	hosts     *hosts
+	offers    *offers
+	setAsides *setAsides
 }
 
 const (
@@ -71,7 +72,7 @@ func (es *elections) look(d *dispatch) {
 		if !o.queued() {
 			continue
 		}
-		others := len(booked) > 0 && !slices.Contains(booked, o) && !o.preempts() && (o.shows || !e.far)
+		others := len(booked) > 0 && !slices.Contains(booked, o) && !o.preempts() && (o.showsStart || !e.far)
 		before := o.elsewhere
 		es.tell(o, others && (before || e.agreed && wait <= 0))
 		flipped = flipped || before && !o.elsewhere
@@ -127,12 +128,12 @@ func (es *elections) trust(o *offer) {
 	}
 	left := max(0, o.expected.start().Sub(es.Now))
 	o.due = es.Now.Add(left + left/electionPart + electionSlack)
-	o.trusted++
+	o.dueTimes++
 }
 
 // late reports whether the task of an offer has failed to start at the time that its host had shown, electionTrust
 // times. The host may be wrong, or lie, so it is no longer elected for this offer.
-func (es *elections) late(o *offer) bool { return o.trusted >= electionTrust && es.Now.After(o.due) }
+func (es *elections) late(o *offer) bool { return o.dueTimes >= electionTrust && es.Now.After(o.due) }
 
 // start returns when the task of an offer should start, which is now if that time has passed. The start at an elected
 // host counts as earlier, by the margin.
@@ -160,7 +161,7 @@ func (es *elections) tell(o *offer, elsewhere bool) {
 		}
 		es.hosts.offerToFreed(o.worker)
 	} else if e := &o.dispatch.election; o.seat == nil && (e.far || len(e.booked) == 0) {
-		es.stands.resume(o)
+		es.setAsides.resume(o)
 	}
 	es.offers.sendOffer(o, queueWait)
 }

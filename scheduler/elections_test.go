@@ -305,7 +305,7 @@ func TestBookedTaskLeavesOtherHostsToOtherTasks(t *testing.T) {
 	if kept := slices.Collect(maps.Keys(b.core.offers.kept)); len(kept) != 1 || kept[0].Peer != "g1" {
 		t.Errorf("it stands at %d hosts, want g1 alone", len(kept))
 	}
-	b.lasts(standsEvery + time.Second)
+	b.lasts(setAsideEvery + time.Second)
 	b.want("it is booked", "g1")
 	b.says("g1", 0)
 	if n := len(b.core.offers.kept); n != 3 {

@@ -31,7 +31,7 @@ type entries struct {
 
 // changed notes that a task looks different now, for watchers.
 func (es *entries) changed(t *task) {
-	t.touch()
+	t.markChanged()
 	es.showing(t.e)
 }
 

@@ -19,7 +19,7 @@ func (os *offers) expect(w *worker, all []contract.Forecast) {
 	for _, f := range all {
 		if o := os.byID[f.Offer]; o != nil && o.worker == w && o.queued() {
 			o.expected = expectation{f, os.Now}
-			o.shows = f.Start > 0 || o.shows && o.elsewhere
+			o.showsStart = f.Start > 0 || o.showsStart && o.elsewhere
 			os.hear(o.dispatch)
 		}
 	}

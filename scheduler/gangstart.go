@@ -89,7 +89,7 @@ func (gs *gangStarts) start(d *dispatch) {
 		return // start is called again once the file is read
 	}
 	t.endGang()
-	t.dispatch, t.going, t.declines = nil, false, 0
+	t.dispatch, t.offered, t.declines = nil, false, 0
 	offers := slices.Clone(d.offers)
 	slices.SortFunc(offers, func(a, b *offer) int { return a.seat.rank - b.seat.rank })
 	preempted := state.Preempted(t.e.job, t.index)
@@ -101,8 +101,8 @@ func (gs *gangStarts) start(d *dispatch) {
 func (gs *gangStarts) startMember(t *task, o *offer, members *contract.Gang, preempted bool) {
 	t.move(gs.Turn, startSent)
 	gs.offers.drop(o)
-	t.hear(gs.attempts.sessionOf(t))
-	t.see(job.Reserved)
+	t.setHeard(gs.attempts.sessionOf(t))
+	t.setReported(job.Reserved)
 	t.process.devices = o.seat.devices
 	gs.Send(o.worker.Peer, contract.Start{
 		Offer: o.id, Attempt: t.attempt(), Group: gs.Config.Group, Epoch: gs.Epoch, Session: o.seat.session, User: t.e.job.User,
@@ -112,7 +112,7 @@ func (gs *gangStarts) startMember(t *task, o *offer, members *contract.Gang, pre
 	gs.Notify(step.Notice{Kind: step.TaskStarted, Attempt: t.attempt(), Peer: o.worker.Peer, Node: o.worker.Name(), Detail: o.seat.why})
 	gs.entries.changed(t)
 	t.report = gs.After(reportWait, func() {
-		t.hear(0)
+		t.setHeard(0)
 		gs.attempts.check(t)
 	})
 }

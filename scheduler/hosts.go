@@ -4,10 +4,10 @@ package scheduler
 // again.
 
 import (
-	"github.com/musterhq/muster/internal/fairshare"
 	"time"
 
 	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/internal/fairshare"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/place"
@@ -106,7 +106,7 @@ func (hs *hosts) offerToFreed(w *worker) {
 		return // a timer of a host that was forgotten
 	}
 	if w.freed {
-		w.again = true
+		w.freedAgain = true
 		return
 	}
 	w.freed = true
@@ -118,10 +118,10 @@ func (hs *hosts) offerToFreed(w *worker) {
 // to a newer offer without a lease, that answer did not help, and only the next one ends the wait.
 func (hs *hosts) sessionless(o *offer) (crossed bool) {
 	w := o.worker
-	if crossed = w.Leases > max(o.leases, w.vain); crossed {
+	if crossed = w.Leases > max(o.leases, w.uselessRenewals); crossed {
 		w.Leased()
 	} else {
-		w.vain = max(w.vain, o.leases)
+		w.uselessRenewals = max(w.uselessRenewals, o.leases)
 		w.Leaseless()
 	}
 	hs.After(sessionWait, func() { hs.trusted(w) })

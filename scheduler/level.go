@@ -44,7 +44,7 @@ func rate(tn *step.Turn, t *task, hurry func(*task)) {
 	ran, last := had(t)
 	if l := &t.lined; !l.known || l.after != last {
 		tn.Stop(l.timer)
-		*l = lined{after: last, known: true, since: tn.Now}
+		*l = waitingSince{after: last, known: true, since: tn.Now}
 		if last == 0 {
 			l.since = t.e.born
 		}

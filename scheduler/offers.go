@@ -21,7 +21,7 @@ type offers struct {
 
 	byID map[uint64]*offer
 	due  []*dispatch     // of gangs whose offers have changed
-	kept map[*worker]int // for how many offers a host keeps what is free; see stands
+	kept map[*worker]int // for how many offers a host keeps what is free; see setAsides
 	news []*dispatch     // with news from their hosts, or with offers that are gone; see elections
 }
 

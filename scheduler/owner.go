@@ -48,7 +48,7 @@ func (c *Core) deposed(epoch job.Epoch) {
 	c.deaths.lostLead()
 	c.placement.leftOut.lostLead()
 	c.requests.lostLead()
-	c.records.anew.lostLead()
+	c.records.reset.lostLead()
 	c.search.LostLead()
 	c.pending.parents.lostLead()
 }

@@ -304,8 +304,8 @@ func (p *pending) holdBack(t *task) {
 
 // dispatched takes the task out of the queue because it is about to be offered.
 func (p *pending) dispatched(t *task) {
-	t.going = true
-	reckon(t)
+	t.offered = true
+	updateCounts(t)
 	p.dequeue(t)
 }
 

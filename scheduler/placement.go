@@ -36,8 +36,8 @@ func newPlacer(cfg *step.Config, hs *hosts, ps *policies) *place.Placer {
 // asks returns what the placer needs to know of the task.
 func (pl *placement) asks(t *task) place.Task {
 	x := place.Task{Request: t.request(), Policy: pl.policies.named[pl.policies.of(&t.e.job.Spec)], Avoid: pl.leftOut.add(t.e, t.avoid, pl.Now)}
-	if len(t.e.shuns) > 0 {
-		x.Avoid = append(slices.Clone(t.e.shuns), x.Avoid...)
+	if len(t.e.avoidedHosts) > 0 {
+		x.Avoid = append(slices.Clone(t.e.avoidedHosts), x.Avoid...)
 	}
 	if d := t.dispatch; d != nil && d.gang != nil {
 		x.Home = d.gang.homeAt(pl.Now.Sub(t.e.born), pl.Config.GangHold)

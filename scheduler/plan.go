@@ -61,8 +61,8 @@ func (pn *planner) plan() {
 			break // it goes on there with the next step
 		}
 		w.resume = resume{}
-		if w.again {
-			w.again = false
+		if w.freedAgain {
+			w.freedAgain = false
 			continue
 		}
 		w.freed = false
@@ -177,7 +177,7 @@ func (pn *planner) try(t *task) place.Verdict {
 		pn.search.Look(t.shape.class, false)
 	case place.Pauses:
 		t.pause.placed = true
-		pn.pending.pause(t, shunning(pn.Turn, t, d.Until))
+		pn.pending.pause(t, pauseForAvoided(pn.Turn, t, d.Until))
 	case place.Blocked:
 	}
 	return d.Verdict

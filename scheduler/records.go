@@ -28,7 +28,7 @@ type records struct {
 	reports    *reports
 	requests   *requests
 	deaths     *deaths
-	anew       *anew
+	reset      *backoffReset
 }
 
 // seqOf numbers the records of the journal in order. An entry has fewer than 4,096 records.
@@ -172,8 +172,8 @@ func (rc *records) settleAll(e *entry, ranges []job.Range) {
 // settle updates the soft state of a task to its durable state.
 func (rc *records) settle(t *task) {
 	d := t.durable()
-	reckon(t)
-	t.touch()
+	updateCounts(t)
+	t.markChanged()
 	if d.Assigned {
 		if rc.assigned.put(t, d.Node) && rc.contact.sessions[d.Node] == 0 {
 			rc.contact.seek(d.Node)
@@ -182,7 +182,7 @@ func (rc *records) settle(t *task) {
 		if x := t.dispatch; x != nil && x.n <= d.Attempt {
 			rc.dispatches.takeBack(t) // the host has reported the end of an attempt that it was not told to start
 		}
-		t.show("")
+		t.updateShown("")
 		rc.deaths.left(t)
 		rc.attempts.left(t)
 		rc.assigned.remove(t)
@@ -255,7 +255,7 @@ func (rc *records) appliedGang(e *entry, r job.AssignGangRecord, epoch job.Epoch
 		}
 		rc.settleGang(e, gang)
 		for i := gang.First; i <= gang.Last; i++ {
-			rc.anew.placed(e, i)
+			rc.reset.placed(e, i)
 		}
 	}
 	if !rc.Lead {
@@ -284,7 +284,7 @@ func (rc *records) appliedGang(e *entry, r job.AssignGangRecord, epoch job.Epoch
 func (rc *records) appliedAssign(e *entry, r job.AssignRecord, epoch job.Epoch, ok bool) {
 	if ok {
 		rc.movedTask(e, r.Attempt.Task)
-		rc.anew.placed(e, r.Attempt.Task)
+		rc.reset.placed(e, r.Attempt.Task)
 	}
 	if !rc.Lead {
 		return
@@ -445,7 +445,7 @@ func (rc *records) adopt(e *entry) {
 		rc.dispatches.takeBack(t)
 		t.unpropose(rc.Turn)
 		rc.attempts.stopReport(t)
-		t.hear(0)
+		t.setHeard(0)
 		if !t.queued && !t.pause.until.After(rc.Now) {
 			t.backOff(rc.Turn)
 		}

@@ -61,7 +61,7 @@ func (rn *renewals) renew(w *worker, m contract.Renew) {
 			rn.adopt(t)
 		case t.phase.over(), t.phase == completing:
 		default:
-			t.hear(0)
+			t.setHeard(0)
 			rn.attempts.check(t)
 		}
 	}
@@ -74,14 +74,14 @@ func (rn *renewals) renew(w *worker, m contract.Renew) {
 
 // mayRenew counts a request of the host for renewal. It returns false if too many have come.
 func (w *worker) mayRenew(now time.Time) bool {
-	from := w.renewFrom
+	from := w.renewAllowance
 	if from.Before(now) {
 		from = now
 	}
 	if from.Sub(now) >= renewBurst*renewGap {
 		return false
 	}
-	w.renewFrom = from.Add(renewGap)
+	w.renewAllowance = from.Add(renewGap)
 	return true
 }
 

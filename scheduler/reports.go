@@ -104,7 +104,7 @@ func (rs *reports) result(w *worker, t *task, m contract.Event) {
 	if t.durable().Attempt == m.Attempt.N {
 		exit.Began, exit.Ended = ByOwnClock(exit.Began, exit.Ended, t.e.job.Task(t.index).Placed, rs.Now)
 		rs.attempts.saw(t, job.Completing)
-		t.hear(rs.attempts.sessionOf(t))
+		t.setHeard(rs.attempts.sessionOf(t))
 		rs.entries.changed(t)
 	}
 	r := job.ResultRecord{Attempt: m.Attempt, Devices: m.Devices, Exit: exit, At: rs.Now}

@@ -105,7 +105,7 @@ func (c *Core) hello(p job.Peer, m contract.Hello) {
 	}
 	w.Address = c.contact.paths[p].Remote
 	if before := &w.Profile; before.Name != "" && (before.Version != m.Profile.Version || before.Format != m.Profile.Format) {
-		defer c.records.anew.changed(p)
+		defer c.records.reset.changed(p)
 	}
 	c.hosts.fleet.Hello(w.Host, m, c.turn.Now)
 	fleet.SetDistance(&c.hosts.fleet, w.Host, c.contact.distances[p])

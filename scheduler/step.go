@@ -120,7 +120,7 @@ func takeRequest(c *Core, e step.Event) {
 	case step.Forget:
 		c.requests.take(e.Token, func() { forgetJob(c.requests, e) })
 	case step.Schedule:
-		c.requests.take(e.Token, func() { c.records.anew.ask(e) })
+		c.requests.take(e.Token, func() { c.records.reset.ask(e) })
 	case step.DeclareDead:
 		c.requests.take(e.Token, func() { c.deaths.declare(e) })
 	}

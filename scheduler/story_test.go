@@ -208,8 +208,8 @@ func (s *story) show(fx step.Effects) {
 		if r.Err != nil {
 			s.printf("%s: %v", s.askers[r.Token], r.Err)
 		} else if strings.HasPrefix(s.askers[r.Token], "dead ") {
-			s.printf("%s: %d given up", s.askers[r.Token], r.Given)
-		} else if x := r.Looked; x != nil {
+			s.printf("%s: %d given up", s.askers[r.Token], r.GivenUp)
+		} else if x := r.Reset; x != nil {
 			s.printf("%s: %d back-offs ended, %d placed %v, waiting %v, %d more", s.askers[r.Token], x.Ended, x.Tasks, x.Placed, x.Waiting, x.More)
 		} else if strings.HasPrefix(s.askers[r.Token], "forget ") {
 			s.printf("%s: done", s.askers[r.Token])

@@ -37,8 +37,8 @@ type entry struct {
 	active   int        // tasks that are offered or assigned, or may be; see task.Count
 	ended    time.Time  // when this daemon learnt of the end
 	marks
-	filing
-	spans
+	fileState
+	milestones
 	shows
 	holder *holder // of its user
 	// changedAt is the index of the journal entry that its rows must reflect.
@@ -48,8 +48,8 @@ type entry struct {
 // begin is the begin of a job, by the wall clock. Nothing of the job is placed before.
 type begin = timers.Timer[time.Time, *entry]
 
-// spans says when parts of a job's life began, as this life of the daemon knows them.
-type spans struct {
+// milestones says when parts of a job's life began, as this life of the daemon knows them.
+type milestones struct {
 	eligible time.Time // when a task of it could first have been placed, had there been room
 	began    time.Time // when the first process began that a host has reported
 	placed   bool      // a task of it was sent to a host, in this life of the daemon or an earlier one
@@ -69,17 +69,17 @@ type shows struct {
 	touched []*task    // tasks for which it may have changed; see views.Counts
 }
 
-// filing is the job file of a job, and what the job costs while it waits.
-type filing struct {
+// fileState is the job file of a job, and what the job costs while it waits.
+type fileState struct {
 	file    *job.File      // of its tasks, once one was started; not kept for a job of one task, nor if the file is on disk
 	opened  *opened        // what was read from disk
 	opening bool           // it is being read, or is in files.line
 	least   backlog.Amount // what it costs at least while it waits
 	costs   backlog.Amount // that the backlog counts
-	// shuns are the hosts from which Starts with its file are kept back; all its tasks avoid them. shunned tells people
+	// avoidedHosts are the hosts from which Starts with its file are kept back; all its tasks avoid them. shunned tells people
 	// why, for the last of these hosts.
-	shuns   place.Avoidances
-	shunned string
+	avoidedHosts place.Avoidances
+	avoidedWhy   string
 }
 
 // opened is a job file that was read from disk.
@@ -95,10 +95,10 @@ type task struct {
 	shape *shape   // the shape of its request; nil until it waits for the first time
 	node  job.Peer // the host that it is assigned to; empty if none
 
-	inLine
+	queueing
 	waiting int  // as how many tasks its class counts it; 0: it does not
 	barred  bool // it is in entry.barred
-	reckoned
+	countedAs
 	pause    pause
 	avoid    place.Avoidances
 	declines int // by hosts or the journal, since the last Start
@@ -115,19 +115,19 @@ type task struct {
 	tally   tally
 }
 
-// reckoned says what is counted for a task.
-type reckoned struct {
-	going  bool          // it is offered, or about to be
-	active bool          // entry.active counts it
-	holds  contract.Held // that its holder counts for it
+// countedAs says what is counted for a task.
+type countedAs struct {
+	offered bool          // it is offered, or about to be
+	active  bool          // entry.active counts it
+	holds   contract.Held // that its holder counts for it
 }
 
-// inLine is the place of a task among those that wait.
-type inLine struct {
+// queueing is the place of a task among those that wait.
+type queueing struct {
 	queued  bool          // it is in the queue of its shape
 	level   int           // among tasks of its priority; see pending.rate
 	work    contract.Work // by which the level of its next attempt changes
-	lined   lined
+	lined   waitingSince
 	share   fairshare.Standing // its standing when it last left the queue
 	able    time.Time          // since when it lacks only room; zero: since its job does, see waiting.able
 	overdue bool               // it is to go first; see overdue
@@ -135,8 +135,8 @@ type inLine struct {
 	step.Counting
 }
 
-// lined says since when a task waits.
-type lined struct {
+// waitingSince says since when a task waits.
+type waitingSince struct {
 	after int // the newest attempt that ran
 	known bool
 	since time.Time
@@ -187,8 +187,8 @@ func (e *entry) task(index int) *task {
 	return e.tasks[i]
 }
 
-// touch notes that the task may have to be shown in another state.
-func (t *task) touch() {
+// markChanged notes that the task may have to be shown in another state.
+func (t *task) markChanged() {
 	if t.tally.due || t.tally.gone {
 		return
 	}
@@ -203,8 +203,8 @@ func (t *task) touch() {
 	e.touched = append(e.touched, t)
 }
 
-// show counts an assigned task in the state in which it is shown; empty: it is not assigned.
-func (t *task) show(s job.State) {
+// updateShown counts an assigned task in the state in which it is shown; empty: it is not assigned.
+func (t *task) updateShown(s job.State) {
 	if s == t.tally.state {
 		return
 	}
@@ -219,16 +219,16 @@ func (t *task) show(s job.State) {
 	t.tally.state = s
 }
 
-// hear notes the session in which the host has reported the attempt; 0: it must report it again.
-func (t *task) hear(session uint64) {
+// setHeard notes the session in which the host has reported the attempt; 0: it must report it again.
+func (t *task) setHeard(session uint64) {
 	t.heard = session
-	t.touch()
+	t.markChanged()
 }
 
-// see notes the state that the host has reported.
-func (t *task) see(s job.State) {
+// setReported notes the state that the host has reported.
+func (t *task) setReported(s job.State) {
 	t.process.state = s
-	t.touch()
+	t.markChanged()
 }
 
 // drop deletes the soft state of a task that has ended.
@@ -236,7 +236,7 @@ func (e *entry) drop(t *task) {
 	if i, there := e.find(t.index); there {
 		e.tasks = slices.Delete(e.tasks, i, i+1)
 	}
-	t.show("")
+	t.updateShown("")
 	t.tally.gone = true
 }
 
@@ -342,11 +342,11 @@ func (e *entry) pass(index int) {
 	}
 }
 
-// count updates entry.active. A task counts from the moment at which it is offered until the journal says that it is not
+// updateActive updates entry.active. A task counts from the moment at which it is offered until the journal says that it is not
 // assigned: an Assign under way may still be committed, even if its offer was taken back.
 //
 // A gang counts once, with its rank 0.
-func (t *task) count() {
+func (t *task) updateActive() {
 	if !t.leads() {
 		i, there := t.e.find(t.e.job.Element(t.index).First)
 		if !there {
@@ -355,7 +355,7 @@ func (t *task) count() {
 		t = t.e.tasks[i]
 	}
 	d := t.durable()
-	active := t.going || d.Assigned || t.e.job.Gang() > 1 && state.ElementAssigned(t.e.job, t.index) || t.phase == withdrawn && d.State == job.Pending
+	active := t.offered || d.Assigned || t.e.job.Gang() > 1 && state.ElementAssigned(t.e.job, t.index) || t.phase == withdrawn && d.State == job.Pending
 	switch {
 	case active && !t.active:
 		t.e.active++
@@ -365,10 +365,10 @@ func (t *task) count() {
 	t.active = active
 }
 
-// reckon updates what is counted for the task, for its job and its user.
-func reckon(t *task) {
-	t.count()
-	t.hold()
+// updateCounts updates what is counted for the task, for its job and its user.
+func updateCounts(t *task) {
+	t.updateActive()
+	t.updateHeld()
 }
 
 // find returns the place of a task in tasks, and whether it is there.
@@ -403,18 +403,18 @@ func (t *task) move(tn *step.Turn, to phase) {
 		})
 	}
 	t.phase = to
-	t.hold()
-	t.touch()
+	t.updateHeld()
+	t.markChanged()
 }
 
-// hold counts for the user what the task holds at hosts, or is about to get: from the moment at which it is offered
+// updateHeld counts for the user what the task holds at hosts, or is about to get: from the moment at which it is offered
 // until the journal says that it is not assigned. Rank 0 of a gang stands for all members until they are assigned.
-func (t *task) hold() {
+func (t *task) updateHeld() {
 	n, e := 0, t.e
 	switch d := t.durable(); {
 	case d.Assigned:
 		n = 1
-	case t.leads() && (t.going || t.phase.proposed() && d.State == job.Pending || t.phase == held):
+	case t.leads() && (t.offered || t.phase.proposed() && d.State == job.Pending || t.phase == held):
 		n = e.job.Gang()
 	}
 	exclusive := n > 0 && e.job.Spec.Exclusive // it holds all of its host
@@ -454,14 +454,14 @@ func (t *task) proposes(n int) bool { return t.phase.proposed() && n == t.durabl
 func (t *task) unpropose(tn *step.Turn) {
 	if to, proposed := unproposed[t.phase]; proposed {
 		t.move(tn, to)
-		t.count()
+		t.updateActive()
 	}
 }
 
 // endDispatch ends the dispatch of an attempt whose Start was not sent.
 func (t *task) endDispatch(tn *step.Turn) {
 	t.endGang()
-	t.dispatch, t.going = nil, false
+	t.dispatch, t.offered = nil, false
 	switch {
 	case t.phase == recorded:
 		t.move(tn, unknown)
@@ -470,7 +470,7 @@ func (t *task) endDispatch(tn *step.Turn) {
 	default:
 		t.move(tn, idle)
 	}
-	reckon(t)
+	updateCounts(t)
 }
 
 // sameStore reports whether the host still has the data directory that the attempt was assigned to. Only that data
@@ -546,19 +546,19 @@ func placeOf(t *task) fleet.Rank {
 // worker is a known host, and what waits there for it.
 type worker struct {
 	*fleet.Host
-	renewing    int                    // how many of its renewals wait for a quorum round
-	renewFrom   time.Time              // the allowance of requests is used up to this time: each one costs renewGap; see mayRenew
-	vain        uint64                 // answers to its renewals that had no effect: the host had no lease after them
-	waiting     []*dispatch            // that the host committed to without a lease; they wait until it has one
-	askAt       time.Time              // when a timer compares the waiting tasks with the host
-	quotaTimers map[string]*step.Timer // by user; each opens or forgets the quota of the user
+	renewing        int                    // how many of its renewals wait for a quorum round
+	renewAllowance  time.Time              // the allowance of requests is used up to this time: each one costs renewGap; see mayRenew
+	uselessRenewals uint64                 // answers to its renewals that had no effect: the host had no lease after them
+	waiting         []*dispatch            // that the host committed to without a lease; they wait until it has one
+	askAt           time.Time              // when a timer compares the waiting tasks with the host
+	quotaTimers     map[string]*step.Timer // by user; each opens or forgets the quota of the user
 
-	changes   uint64    // of what is free, when stands.findIdle looked last
+	changes   uint64    // of what is free, when setAsides.findIdle looked last
 	changedAt time.Time // when it found that something else was free
 
-	freed  bool   // it is in hosts.freed
-	again  bool   // something was freed after resume began
-	resume resume // for the first of hosts.freed
+	freed      bool   // it is in hosts.freed
+	freedAgain bool   // something was freed after resume began
+	resume     resume // for the first of hosts.freed
 }
 
 // resume is where a search of the waiting tasks goes on in the next step.
@@ -590,7 +590,7 @@ type election struct {
 	booked []*offer // to the hosts that keep what the task needs; none: nothing shows when it starts
 	agreed bool     // they have said that they do, so the other hosts need not
 	far    bool     // the task starts so late that hosts which show no start go on keeping what is free
-	calm
+	flapping
 }
 
 // silences reports whether a host that has shown no start need not keep anything for the task.
@@ -630,17 +630,17 @@ type offer struct {
 	worker   *worker
 	leases   uint64      // how many renewals of the host had been answered when the offer was sent
 	claim    fleet.Claim // on the host, with the id of the offer
-	keeps    bool        // the host keeps what is free for it, while it queues there; see stands
+	keeps    bool        // the host keeps what is free for it, while it queues there; see setAsides
 	from     time.Time   // when it may begin to do so
 	// elsewhere says that other hosts keep what the task needs; see elections.
-	elsewhere bool
-	due       time.Time   // when the task should have started, by its host's word, with a margin; zero: it was never elected
-	trusted   int         // how often due was set
-	shows     bool        // the host has shown when it starts there, at least when it last kept something for it
-	timer     *step.Timer // for the answer of the host, then for the Assign; of a queued offer or one of a gang for its renewal
-	seat      *seat       // of a member of a gang; nil: none
-	expected  expectation // of the host, while the offer queues there
-	counted   bool        // in Totals
+	elsewhere  bool
+	due        time.Time   // when the task should have started, by its host's word, with a margin; zero: it was never elected
+	dueTimes   int         // how often due was set
+	showsStart bool        // the host has shown when it starts there, at least when it last kept something for it
+	timer      *step.Timer // for the answer of the host, then for the Assign; of a queued offer or one of a gang for its renewal
+	seat       *seat       // of a member of a gang; nil: none
+	expected   expectation // of the host, while the offer queues there
+	counted    bool        // in Totals
 }
 
 // expectation is what a host expects of an offer, and when it said so.

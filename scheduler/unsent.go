@@ -69,8 +69,8 @@ func heldBack(ds *dispatches, n step.NotSent, held *step.HeldBackError) {
 	if held.Times == 0 {
 		why = ds.hosts.nameOf(n.To) + " gets the start of another job first, with which its session broke off"
 	}
-	t.leader().pause.why, e.shunned = why, why
-	e.shuns.Add(ds.Now, place.Avoidance{Peer: n.To, Until: ds.Now.Add(held.Wait), Hard: true})
+	t.leader().pause.why, e.avoidedWhy = why, why
+	e.avoidedHosts.Add(ds.Now, place.Avoidance{Peer: n.To, Until: ds.Now.Add(held.Wait), Hard: true})
 	ds.attempts.giveUp(t, job.ProofDeclined, why)
 	ds.Notify(step.Notice{Kind: step.StartHeldBack, Attempt: m.Attempt, Peer: n.To, Node: ds.hosts.nameOf(n.To), Detail: fmt.Sprintf("%s: tried again in %s", why, job.Duration(held.Wait))})
 }

@@ -107,7 +107,7 @@ func (vs *views) counts(e *entry) job.Counts {
 		if d := t.durable(); d.Assigned && d.State == job.Reserved {
 			s, _ = vs.seen(t)
 		}
-		t.show(s)
+		t.updateShown(s)
 	}
 	clear(e.touched)
 	e.touched = e.touched[:0]

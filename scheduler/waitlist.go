@@ -178,7 +178,7 @@ func (l *waitlist) next(after *fleet.Rank, lim limits, budget *int, suits func(*
 }
 
 // place notes that a task of the job was sent to a host. The first one ends the wait of the job.
-func (s *spans) place(tn *step.Turn) {
+func (s *milestones) place(tn *step.Turn) {
 	if !s.placed {
 		s.placed = true
 		tn.Waited.Add(tn.Now, tn.Now.Sub(s.eligible))

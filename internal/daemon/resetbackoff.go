@@ -19,7 +19,7 @@ func (b jobsBackend) LookAnew(ctx context.Context, user string) (sum api.Looked,
 	var looks sync.WaitGroup
 	for _, o := range b.by {
 		looks.Go(func() {
-			x, failed := schedulerloop.LookAnew(ctx, o.Loop, user)
+			x, failed := schedulerloop.ResetBackoff(ctx, o.Loop, user)
 			mu.Lock()
 			defer mu.Unlock()
 			if err = errors.Join(err, failed); failed == nil {
@@ -31,7 +31,7 @@ func (b jobsBackend) LookAnew(ctx context.Context, user string) (sum api.Looked,
 	return sum, apiErrorOf(err)
 }
 
-func addLooked(sum *api.Looked, x *step.Looked) {
+func addLooked(sum *api.Looked, x *step.ResetResult) {
 	sum.Ended, sum.Tasks, sum.More = sum.Ended+x.Ended, sum.Tasks+x.Tasks, sum.More+x.More
 	for _, p := range x.Placed {
 		sum.Placed = append(sum.Placed, api.Placed{Job: p.Job, Task: p.Task, NodeID: p.Node, Node: p.NodeName})

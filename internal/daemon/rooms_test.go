@@ -18,8 +18,8 @@ var fileOrder = map[string]string{
 		core restore worker`,
 	"worker/admission": "bounds rota release offer forecast order gang queue keeps booking backfill arbitration passes",
 	"scheduler": `
-		clocks backoff phase gang policies queue holder electionpatience task dispatch retry leftout shuns waitlist
-		entries files history hosts assigned sessions parents level shapeheap pending allotmentnews allotmentqueue allotments allotwhy placement attempts offers stands elections dispatches unsent declines yielding gangoffers gangstart neighbours gangs plan reports
+		clocks backoff phase gang policies queue holder electionpatience task dispatch retry leftout avoidedhosts waitlist
+		entries files history hosts assigned sessions parents level shapeheap pending allotmentnews allotmentqueue allotments allotwhy placement attempts offers setasides elections dispatches unsent declines yielding gangoffers gangstart neighbours gangs plan reports
 		explain reasons estimates away passedover views candidates listfilter renewals refusals requests forget declaredead resetbackoff overdue unrenewed maxfailures records fileready core sessionevents owner view queuestats settings step`,
 	"scheduler/loop": `askers mailbox replies calls watch follow needs reader execute progress loop list requests`,
 	"scheduler/step": `config event submitted totals turn`,

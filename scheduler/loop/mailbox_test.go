@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/gpu"
-
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/step"

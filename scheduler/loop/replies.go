@@ -3,8 +3,9 @@ package loop
 // Replies: how a reply finds the caller that waits for it.
 
 import (
-	"github.com/musterhq/muster/scheduler/step"
 	"sync"
+
+	"github.com/musterhq/muster/scheduler/step"
 )
 
 // replies pairs tokens with the callers that wait.

@@ -27,7 +27,7 @@ func (l *Loop) MayBeDead(ctx context.Context, p job.Peer, store string) (attempt
 // answers now: then only the attempts of earlier ones are given up.
 func (l *Loop) DeclareDead(ctx context.Context, p job.Peer, store, by string) (given int, err error) {
 	r, err := l.calls.ask(ctx, func(t step.Token) step.Event { return step.DeclareDead{Token: t, Peer: p, Store: store, By: by} })
-	return r.Given, err
+	return r.GivenUp, err
 }
 
 // Deposed tells the scheduler that its ownership has ended, in order with Deliver.
@@ -136,14 +136,14 @@ func ForgetJob(ctx context.Context, l *Loop, id job.ID) error {
 	return err
 }
 
-// LookAnew ends the back-offs of waiting jobs, of one user or of all, and searches for hosts again. It returns the
+// ResetBackoff ends the back-offs of waiting jobs, of one user or of all, and searches for hosts again. It returns the
 // result after two seconds.
-func LookAnew(ctx context.Context, l *Loop, user string) (step.Looked, error) {
+func ResetBackoff(ctx context.Context, l *Loop, user string) (step.ResetResult, error) {
 	r, err := l.calls.ask(ctx, func(t step.Token) step.Event { return step.Schedule{Token: t, User: user} })
-	if r.Looked == nil {
-		return step.Looked{}, err
+	if r.Reset == nil {
+		return step.ResetResult{}, err
 	}
-	return *r.Looked, err
+	return *r.Reset, err
 }
 
 // Ping returns nil once the loop has answered, or an error if ctx ends before that.

@@ -204,15 +204,15 @@ type Reply struct {
 	File  []byte // the file of Job, if Job.Lean and it is not on disk yet
 	// Archived is set instead of Job if the job is archived.
 	Archived *Listed
-	// Given is how many attempts were given up after DeclareDead.
-	Given int
-	// Looked answers Schedule.
-	Looked *Looked
-	Err    error
+	// GivenUp is how many attempts were given up after DeclareDead.
+	GivenUp int
+	// Reset answers Schedule.
+	Reset *ResetResult
+	Err   error
 }
 
-// Looked is the result of a Schedule request, which has waiting jobs placed again without back-off.
-type Looked struct {
+// ResetResult is the result of a Schedule request, which has waiting jobs placed again without back-off.
+type ResetResult struct {
 	Ended   int       // back-offs that were ended
 	Placed  []Placed  // the first tasks that were assigned to a host
 	Tasks   int       // how many tasks were assigned in all

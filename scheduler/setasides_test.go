@@ -100,7 +100,7 @@ func TestHostsKeepForTheNextTaskAfterAStart(t *testing.T) {
 			}
 		}
 		x.waits(t, func(s *job.Spec) { s.Resources.CPUs = 8 })
-		x.lasts(standsEvery + time.Second)
+		x.lasts(setAsideEvery + time.Second)
 	}
 }
 
@@ -112,7 +112,7 @@ func TestMoreHostsKeepForATaskThatWaitsLong(t *testing.T) {
 		if hosts, _ := x.keepingHosts(t); hosts != want {
 			t.Errorf("%d hosts keep what is free, want %d", hosts, want)
 		}
-		for end := x.now.Add(standsVain); x.now.Before(end); {
+		for end := x.now.Add(setAsideWait); x.now.Before(end); {
 			x.now = x.now.Add(30 * time.Second)
 			for _, w := range x.core.hosts.fleet.Sorted() { // so that it counts as alive
 				x.step(step.FromWorker{Peer: w.Peer, Msg: contract.Availability{}})
@@ -131,7 +131,7 @@ func TestCapacityThatStaysFreeIsOfferedToAnyTask(t *testing.T) {
 		if x.core.hosts.fleet.Host(w.Peer).LeftFor(&fleet.Rank{Job: "z"}).CPUs != 0 {
 			t.Errorf("%s: what is free is offered to any task at once, want it kept at first", w.Name())
 		}
-		x.lasts(idleAfter + 2*standsEvery)
+		x.lasts(idleAfter + 2*setAsideEvery)
 		x.sent = nil
 		x.waits(t, func(s *job.Spec) { s.Resources.CPUs, s.NodeList = 1, []string{w.Name()} })
 		o, ok := x.sent[len(x.sent)-1].Msg.(contract.Offer)
@@ -156,8 +156,8 @@ func TestCapacityThatStaysFreeIsOfferedToAnyTask(t *testing.T) {
 // The choice for which tasks hosts keep something looks at a few tasks now and then, however many wait.
 func TestChoiceOfTasksToKeepForIsBounded(t *testing.T) {
 	x := allBusy(t, 64, 400)
-	if n := len(x.core.dispatches.stands.first(8 + standsLook)); n > 8+standsLook {
-		t.Errorf("%d tasks were looked at, want at most %v", n, 8+standsLook)
+	if n := len(x.core.dispatches.setAsides.ranksFirst(8 + reviewMost)); n > 8+reviewMost {
+		t.Errorf("%d tasks were looked at, want at most %v", n, 8+reviewMost)
 	}
 	x.lasts(time.Minute)
 	if hosts, _ := x.keepingHosts(t); hosts != 8 {
@@ -169,13 +169,13 @@ func TestChoiceOfTasksToKeepForIsBounded(t *testing.T) {
 func TestHostsKeepForTheHigherPriority(t *testing.T) {
 	x := allBusy(t, 8, 3)
 	id, _ := x.waits(t, func(s *job.Spec) { s.Resources.CPUs, s.Priority = 8, 60 })
-	x.lasts(standsEvery + time.Second)
+	x.lasts(setAsideEvery + time.Second)
 	if hosts, jobs := x.keepingHosts(t); hosts == 0 || jobs[len(jobs)-1] != 3 {
 		t.Errorf("hosts keep for the jobs %v, at %d hosts, want job 3 among them", jobs, hosts)
 	}
 	x.tok++
 	x.step(step.Cancel{Token: x.tok, Job: id})
-	x.lasts(standsEvery + time.Second)
+	x.lasts(setAsideEvery + time.Second)
 	if hosts, jobs := x.keepingHosts(t); hosts == 0 || jobs[0] != 0 {
 		t.Errorf("then hosts keep for the jobs %v, at %d hosts, want job 0 first", jobs, hosts)
 	}
