@@ -102,23 +102,56 @@ type (
 	}
 )
 
-func (Up) WorkerEvent()             {}
-func (Down) WorkerEvent()           {}
-func (Message) WorkerEvent()        {}
-func (Adopted) WorkerEvent()        {}
-func (Admitted) WorkerEvent()       {}
-func (PortFound) WorkerEvent()      {}
-func (StopFailed) WorkerEvent()     {}
-func (DeviceStatus) WorkerEvent()   {}
-func (DeviceFault) WorkerEvent()    {}
+// WorkerEvent marks Up as an event.
+func (Up) WorkerEvent() {}
+
+// WorkerEvent marks Down as an event.
+func (Down) WorkerEvent() {}
+
+// WorkerEvent marks Message as an event.
+func (Message) WorkerEvent() {}
+
+// WorkerEvent marks Adopted as an event.
+func (Adopted) WorkerEvent() {}
+
+// WorkerEvent marks Admitted as an event.
+func (Admitted) WorkerEvent() {}
+
+// WorkerEvent marks PortFound as an event.
+func (PortFound) WorkerEvent() {}
+
+// WorkerEvent marks StopFailed as an event.
+func (StopFailed) WorkerEvent() {}
+
+// WorkerEvent marks DeviceStatus as an event.
+func (DeviceStatus) WorkerEvent() {}
+
+// WorkerEvent marks DeviceFault as an event.
+func (DeviceFault) WorkerEvent() {}
+
+// WorkerEvent marks DeviceRestored as an event.
 func (DeviceRestored) WorkerEvent() {}
-func (LookedUp) WorkerEvent()       {}
+
+// WorkerEvent marks LookedUp as an event.
+func (LookedUp) WorkerEvent() {}
+
+// WorkerEvent marks ProfileChanged as an event.
 func (ProfileChanged) WorkerEvent() {}
-func (LimitsChanged) WorkerEvent()  {}
-func (RoomChanged) WorkerEvent()    {}
-func (SharesChanged) WorkerEvent()  {}
-func (ForgetClaim) WorkerEvent()    {}
-func (Drain) WorkerEvent()          {}
+
+// WorkerEvent marks LimitsChanged as an event.
+func (LimitsChanged) WorkerEvent() {}
+
+// WorkerEvent marks RoomChanged as an event.
+func (RoomChanged) WorkerEvent() {}
+
+// WorkerEvent marks SharesChanged as an event.
+func (SharesChanged) WorkerEvent() {}
+
+// WorkerEvent marks ForgetClaim as an event.
+func (ForgetClaim) WorkerEvent() {}
+
+// WorkerEvent marks Drain as an event.
+func (Drain) WorkerEvent() {}
 
 // Writes is what must be written to disk before the effects of a turn.
 type Writes struct {

@@ -49,6 +49,7 @@ func newArbitration(a *resources.Account, q *Queue, b *backfill, room makeRoom) 
 // Verdict is what happens to an offer.
 type Verdict int
 
+// The verdicts.
 const (
 	Wait    Verdict = iota // it stays in the queue
 	Reserve                // it gets a reservation

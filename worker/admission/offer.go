@@ -29,6 +29,7 @@ func (o *Offer) makesRoom() bool { return o.Preempted || o.Conditional }
 // offerState is the state of an offer.
 type offerState int
 
+// The states of an offer.
 const (
 	Queued   offerState = iota // it waits in the queue
 	Reserved                   // an attempt holds its resources
