@@ -16,7 +16,7 @@ import (
 
 const (
 	reportWait   = 5 * time.Second // for a word on an attempt, before it is asked for again
-	ReproposeGap = 5 * time.Second // before an Unassign or Result that was not applied is proposed again
+	reproposeGap = 5 * time.Second // before an Unassign or Result that was not applied is proposed again
 )
 
 // attempts watches the attempts that may be running on hosts.
@@ -123,7 +123,7 @@ func (at *attempts) repropose(t *task, n int, r job.Record) {
 	if at.Lead {
 		at.Propose(r)
 	}
-	at.After(ReproposeGap, func() {
+	at.After(reproposeGap, func() {
 		if d := t.durable(); d.Assigned && d.Attempt == n && at.entries.byID[t.e.job.ID] == t.e {
 			at.repropose(t, n, r)
 		}

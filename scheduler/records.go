@@ -438,21 +438,3 @@ func (rc *records) appliedHold(e *entry, r job.HoldRecord, ok bool) {
 	}
 	rc.requests.settled(kind, e, err)
 }
-
-// adopt prepares a job for a new ownership: the hosts are asked about its attempts (R8).
-func (rc *records) adopt(e *entry) {
-	for _, t := range slices.Clone(e.tasks) {
-		rc.dispatches.takeBack(t)
-		t.unpropose(rc.Turn)
-		rc.attempts.stopReport(t)
-		t.setHeard(0)
-		if !t.queued && !t.pause.until.After(rc.Now) {
-			t.backOff(rc.Turn)
-		}
-		rc.settle(t)
-		if t.durable().Assigned {
-			rc.attempts.watch(t, rc.Now.Add(reportWait))
-		}
-	}
-	rc.pending.followAll(e)
-}

@@ -10,6 +10,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/backlog"
+	"github.com/musterhq/muster/scheduler/state"
 	"github.com/musterhq/muster/scheduler/step"
 )
 
@@ -34,6 +35,7 @@ func checkLimits(es *entries, user string, operator bool, s *job.Spec) error {
 	return nil
 }
 
+// KeyConflict refuses a submission whose idempotency key belongs to another job file.
 func KeyConflict(key string, id job.ID) error {
 	return fmt.Errorf("%w: idempotency key %q was used for another job file, job %s", step.ErrConflict, key, id)
 }
@@ -72,3 +74,13 @@ func Conflict(who string, s job.State, release bool) error {
 }
 
 var errNotTaken = errors.New("the journal did not take it")
+
+// widened returns the elements that have tasks in the ranges, and how many of their tasks are in each state. The job may be
+// nil.
+func widened(e *entry, ranges []job.Range) ([]job.Range, job.Counts) {
+	if e == nil {
+		return ranges, job.Counts{}
+	}
+	ranges = state.Widen(e.job, ranges)
+	return ranges, e.job.CountsIn(ranges)
+}

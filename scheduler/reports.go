@@ -121,7 +121,7 @@ func (rs *reports) result(w *worker, t *task, m contract.Event) {
 func (rs *reports) proposeEnd(r job.ResultRecord) {
 	rs.Propose(r)
 	k := rs.acks[r.Attempt]
-	k.timer = rs.After(ReproposeGap, func() {
+	k.timer = rs.After(reproposeGap, func() {
 		if _, waits := rs.acks[r.Attempt]; waits && rs.Lead {
 			rs.proposeEnd(r)
 		}

@@ -18,7 +18,8 @@ import (
 )
 
 const (
-	MatchWait   = time.Second      // for profiles, when no known host could run a new job
+	// MatchWait is how long profiles are waited for, when no known host could run a new job.
+	MatchWait   = time.Second
 	commitWait  = 30 * time.Second // for a request's record to be committed
 	maxRequests = 4096             // requests that wait for an answer
 	maxEarly    = 1024             // requests that came before this daemon led

@@ -15,7 +15,8 @@ import (
 	"github.com/musterhq/muster/scheduler/step"
 )
 
-const HelloWait = 5 * time.Second // for the Hello of a host that a search has found; then it counts as silent
+// HelloWait is how long the Hello of a host that a search has found may take. Then the host counts as silent.
+const HelloWait = 5 * time.Second
 
 const (
 	// maxSessions bounds the sessions that are wanted with hosts that run none of our tasks. Each costs some 60 KB on

@@ -667,13 +667,3 @@ func (o *offer) device() string {
 	}
 	return ""
 }
-
-// widened returns the elements that have tasks in the ranges, and how many of their tasks are in each state. The job may be
-// nil.
-func widened(e *entry, ranges []job.Range) ([]job.Range, job.Counts) {
-	if e == nil {
-		return ranges, job.Counts{}
-	}
-	ranges = state.Widen(e.job, ranges)
-	return ranges, e.job.CountsIn(ranges)
-}

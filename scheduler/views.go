@@ -54,9 +54,10 @@ func (vs *views) listed(x state.Entry) step.Listed {
 }
 
 const (
-	ViewTasks   = 256 // bounds the tasks in the view of a job; the counts are those of all tasks
-	reasonTasks = 64  // active tasks that are asked for the reason of their job
-	briefTasks  = 8   // a job of more tasks has none of them in listings, in answers to requests and for watchers
+	// ViewTasks bounds the tasks in the view of a job. The counts are those of all tasks.
+	ViewTasks   = 256
+	reasonTasks = 64 // active tasks that are asked for the reason of their job
+	briefTasks  = 8  // a job of more tasks has none of them in listings, in answers to requests and for watchers
 )
 
 // of returns the view of a job, with its first tasks.

@@ -16,7 +16,7 @@ import (
 var (
 	quoted = regexp.MustCompile(`"[^"]*"`)
 	word   = regexp.MustCompile(`[a-zA-Z_:][a-zA-Z0-9_:]*`)
-	// words of PromQL and of the dashboard that are no series
+	// words of PromQL and of the dashboard that are no series.
 	words = strings.Fields(`sum avg count by on and or group_left group_right rate increase histogram_quantile time absent vector label_replace label_values
 		__rate_interval node gpu m h s d`)
 )

@@ -40,7 +40,8 @@ type Amount struct {
 }
 
 const (
-	MemoryPerJob = 3 << 10 // bytes, of a job of one task and of its soft state
+	// MemoryPerJob is the memory, in bytes, of a job of one task and of its soft state.
+	MemoryPerJob = 3 << 10
 	leanPerJob   = 2 << 10 // bytes
 	// tasksPerJob tasks count as one job. That is more than they hold while they wait, which is one byte for each task and
 	// a third of a byte for its chunk (see state.Memory). The rest is for the garbage that endless acts on single tasks
@@ -52,6 +53,7 @@ const (
 
 func (a Amount) plus(b Amount) Amount { return Amount{a.Jobs + b.Jobs, a.Bytes + b.Bytes} }
 
+// Minus returns a less b.
 func (a Amount) Minus(b Amount) Amount { return Amount{a.Jobs - b.Jobs, a.Bytes - b.Bytes} }
 
 // Cost returns the least that a job costs while it waits. fileBytes is the length of its job file if the file is only

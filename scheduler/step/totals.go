@@ -40,6 +40,7 @@ type Durations struct {
 	Sum    time.Duration
 }
 
+// Add counts one duration; a negative one counts as 0.
 func (d *Durations) Add(took time.Duration) {
 	took = max(took, 0)
 	i := 0
@@ -61,6 +62,7 @@ func NewTotals() *Totals {
 	return t
 }
 
+// Clone returns a copy that does not change any more.
 func (t *Totals) Clone() Totals {
 	c := *t
 	c.Offers, c.Ended = maps.Clone(t.Offers), maps.Clone(t.Ended)

@@ -46,33 +46,39 @@ func (tn *Turn) At(when time.Time, do func()) *Timer {
 	return t
 }
 
+// After arms a timer that calls do after this time; see At.
 func (tn *Turn) After(d time.Duration, do func()) *Timer { return tn.At(tn.Now.Add(d), do) }
 
 // Stop disarms a timer. The timer may be nil or may have fired.
 func (tn *Turn) Stop(t *Timer) { tn.Timers.Stop(t) }
 
+// RunTimers fires the timers that are due.
 func (tn *Turn) RunTimers() {
 	for do, due := tn.Timers.Take(tn.Now); due; do, due = tn.Timers.Take(tn.Now) {
 		do()
 	}
 }
 
-func (t *Turn) Send(to job.Peer, m contract.ToWorker) {
-	t.Effects.Send = append(t.Effects.Send, Outgoing{To: to, Msg: m})
+// Send adds a message to a host to the effects.
+func (tn *Turn) Send(to job.Peer, m contract.ToWorker) {
+	tn.Effects.Send = append(tn.Effects.Send, Outgoing{To: to, Msg: m})
 }
 
-func (t *Turn) Propose(r job.Record) {
-	t.Outgoing++
-	t.Effects.Propose = append(t.Effects.Propose, r)
+// Propose adds a record for the journal to the effects.
+func (tn *Turn) Propose(r job.Record) {
+	tn.Outgoing++
+	tn.Effects.Propose = append(tn.Effects.Propose, r)
 }
 
-func (tn *Turn) Notify(t Notice) { tn.Effects.Notices = append(tn.Effects.Notices, t) }
+// Notify adds a line for the log to the effects.
+func (tn *Turn) Notify(n Notice) { tn.Effects.Notices = append(tn.Effects.Notices, n) }
 
 // Jitter returns d, plus or minus up to a quarter of it.
-func (t *Turn) Jitter(d time.Duration) time.Duration {
-	return d*3/4 + time.Duration(t.Rand.Int64N(int64(d)/2+1))
+func (tn *Turn) Jitter(d time.Duration) time.Duration {
+	return d*3/4 + time.Duration(tn.Rand.Int64N(int64(d)/2+1))
 }
 
-func (t *Turn) Owns() contract.Owns {
-	return contract.Owns{Groups: []contract.GroupEpoch{{Group: t.Config.Group, Epoch: t.Epoch, Founding: t.Config.Founding}}}
+// Owns returns what a Hello tells hosts of this ownership.
+func (tn *Turn) Owns() contract.Owns {
+	return contract.Owns{Groups: []contract.GroupEpoch{{Group: tn.Config.Group, Epoch: tn.Epoch, Founding: tn.Config.Founding}}}
 }
