@@ -814,4 +814,5 @@ func dockerEngineAway(t *testing.T, x dockerTest) {
 	if doc := x.d.untilState(on, "FAILED"); *doc.ExitCode != 8 {
 		t.Errorf("exit code %d, want 8", *doc.ExitCode)
 	}
+	x.untilOffers(t, "this host") // the runner finds the engine again before the daemon does
 }

@@ -99,5 +99,5 @@ func (dd *deaths) answer(d *death) {
 	}
 }
 
-// LostLead forgets the hosts. The open requests are answered together with all others.
+// lostLead forgets the hosts. The open requests are answered together with all others.
 func (dd *deaths) lostLead() { clear(dd.byHost) }

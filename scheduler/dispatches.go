@@ -408,7 +408,7 @@ func (ds *dispatches) preempt(d *dispatch) {
 	ds.queueAtHost(d, ds.hosts.workers[h.Peer], false)
 }
 
-// LostLead takes back all offers.
+// lostLead takes back all offers.
 func (ds *dispatches) lostLead() {
 	for _, j := range ds.entries.table.Jobs() {
 		for _, t := range slices.Clone(ds.entries.byID[j.ID].tasks) {

@@ -306,5 +306,5 @@ func (h *history) endOf(e *entry) time.Time {
 	return e.ended
 }
 
-// LostLead forgets which purges are under way.
+// lostLead forgets which purges are under way.
 func (h *history) lostLead() { clear(h.purging) }

@@ -218,5 +218,5 @@ func (lo *leftOut) noteEnd(e *entry) {
 	}
 }
 
-// LostLead forgets all.
+// lostLead forgets all.
 func (lo *leftOut) lostLead() { clear(lo.by) }

@@ -106,7 +106,7 @@ func (ps *parents) takeOver() {
 	}
 }
 
-// LostLead stops following all jobs. The next owner asks again.
+// lostLead stops following all jobs. The next owner asks again.
 func (ps *parents) lostLead() {
 	ps.Effects.Unfollow = append(ps.Effects.Unfollow, slices.Sorted(maps.Keys(ps.followed))...)
 	clear(ps.followed)

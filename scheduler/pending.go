@@ -444,7 +444,7 @@ func (p *pending) sort() {
 	}
 }
 
-// SetWeights replaces the weights of users and projects.
+// setWeights replaces the weights of users and projects.
 func (p *pending) setWeights(w fairshare.Weights) {
 	p.shares.SetWeights(w)
 	for _, g := range p.shapes {

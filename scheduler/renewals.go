@@ -149,7 +149,7 @@ func (rn *renewals) verdicts(w *worker, live []job.Attempt) []contract.Verdict {
 	return out
 }
 
-// LostLead forgets the renewals that are not answered. The hosts ask again.
+// lostLead forgets the renewals that are not answered. The hosts ask again.
 func (rn *renewals) lostLead() {
 	for _, a := range slices.Concat(rn.waiting, rn.next) {
 		a.worker.renewing--

@@ -145,7 +145,7 @@ func tail(s string) string {
 	return s
 }
 
-// LostLead forgets the events that are not acknowledged. The hosts report them again to the new owner.
+// lostLead forgets the events that are not acknowledged. The hosts report them again to the new owner.
 func (rs *reports) lostLead() {
 	for _, k := range rs.acks {
 		rs.Stop(k.timer)

@@ -443,7 +443,7 @@ func (rq *requests) refused(kind changeKind, id job.ID, err error) {
 	}
 }
 
-// LostLead answers all requests with ErrNotOwner.
+// lostLead answers all requests with ErrNotOwner.
 func (rq *requests) lostLead() {
 	for _, tok := range slices.Sorted(maps.Keys(rq.open)) {
 		rq.answer(tok, nil, step.ErrNotOwner)

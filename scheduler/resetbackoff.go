@@ -188,5 +188,5 @@ func (a *backoffReset) rest(w *resetRequest) {
 	}
 }
 
-// LostLead forgets the look. requests.LostLead answers its requests with all others.
+// lostLead forgets the round. requests.lostLead answers its requests with all others.
 func (a *backoffReset) lostLead() { a.round, a.waitingRequests = nil, nil }

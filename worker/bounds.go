@@ -32,7 +32,7 @@ const (
 	// lapsesKept is how long a scheduler must be without a further lapse for its lapses to be forgotten.
 	lapsesKept = time.Hour
 	// maxQueued bounds the queued offers of all schedulers, because each arbitration goes through all of them. If the
-	// queue is full, an offer of the scheduler with most offers may be dropped; see MakeRoom.
+	// queue is full, an offer of the scheduler with most offers may be dropped; see offers.makeRoom.
 	maxQueued = 4096
 	// maxGroups bounds the known journal groups. Each costs a few hundred bytes and a renewal every 30 s.
 	maxGroups = 16384

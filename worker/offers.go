@@ -125,7 +125,7 @@ func (f *offers) outOfBounds(now leaseclock.Moment, from job.Peer, g *group) str
 	return f.reservations.lapses.why(now, from)
 }
 
-// MakeRoom reports whether one more offer of a scheduler may be queued. If the queue is full, it may decline an offer of
+// makeRoom reports whether one more offer of a scheduler may be queued. If the queue is full, it may decline an offer of
 // another scheduler for that.
 func (f *offers) makeRoom(from job.Peer) bool {
 	if queued, gangs := f.queue.SizeOf(from); queued+gangs >= contract.MaxOffers {

@@ -88,7 +88,7 @@ func (w *wounds) take(o *admission.Offer, held []*attempt) {
 	}
 }
 
-// letGo frees what attempts hold, until TakeBack. The usage of users stays.
+// letGo frees what attempts hold, until takeBack. The usage of users stays.
 func letGo(from *resources.Account, as []*attempt) {
 	for _, x := range as {
 		from.SetAside(&x.rec)

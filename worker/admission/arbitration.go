@@ -27,7 +27,7 @@ type Arbitration struct {
 	rest     bool                   // the offers that got Later are decided now
 }
 
-// MakeRoom makes room for an offer that does not fit.
+// makeRoom makes room for an offer that does not fit.
 type makeRoom struct {
 	// revoke takes back reservations of gangs that rank after the offer, if the offer then fits. enough says whether it
 	// would fit if its user's quota allowed that. Nil: no gang has a reservation.

@@ -162,7 +162,7 @@ func (k *keeps) promise(o *Offer) *keep {
 	return x
 }
 
-// SetAside returns a keep with as much of the offer's need as is free now.
+// setAside returns a keep with as much of the offer's need as is free now.
 func (k *keeps) setAside(o *Offer, until leaseclock.BootTime) *keep {
 	k.hold(k.everything() &^ k.behind)
 	x := &keep{offer: o, need: k.capacity.Whole(o.Msg.Need), at: k.now.Boot, end: until}

@@ -169,7 +169,7 @@ type others struct {
 // time counts instead.
 const vainForgotten = 24 * time.Hour
 
-// HeldInVain notes that the reservation of an offer ends without a start. If tasks are ordered by level, single tasks and
+// heldInVain notes that the reservation of an offer ends without a start. If tasks are ordered by level, single tasks and
 // gangs go first by turns from then on; turn is the length of the first turn.
 func (t *others) heldInVain(now leaseclock.BootTime, o *Offer, turn time.Duration) {
 	if o.Msg.Gang == 0 || o.Since == 0 || now.Sub(o.Since) < contract.ReserveFor {

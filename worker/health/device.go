@@ -188,7 +188,7 @@ func (ds *devices) foreign() (all []contract.ForeignUse) {
 	return all
 }
 
-// ToWaitFor returns the devices whose memory must be free again before a task that held them has ended. It leaves out
+// toWaitFor returns the devices whose memory must be free again before a task that held them has ended. It leaves out
 // simulated devices, and devices that other tasks share, because nobody could tell whose memory is in use there.
 func (ds *devices) toWaitFor(uuids []string) map[string]bool {
 	waits := map[string]bool{}
@@ -200,7 +200,7 @@ func (ds *devices) toWaitFor(uuids []string) map[string]bool {
 	return waits
 }
 
-// NotBack puts a device into quarantine because the memory of an ended attempt is not free.
+// notBack puts a device into quarantine because the memory of an ended attempt is not free.
 func (ds *devices) notBack(uuid string, a job.Attempt) {
 	d := ds.by[uuid]
 	if d == nil {

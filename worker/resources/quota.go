@@ -1,6 +1,6 @@
 package resources
 
-// Quotas: whether a user holds as much of this host as the limits allow. arbitration.go asks over whether to decline an
+// Quotas: whether a user holds as much of this host as the limits allow. admission/arbitration.go asks Over whether to decline an
 // offer, and offers.go sends the Decline.
 
 import (
