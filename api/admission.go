@@ -28,16 +28,16 @@ const (
 	operatorPart = 8
 )
 
-// rooms holds the slots of one kind of listener.
-type rooms struct{ requests, answers, streams, follows, bodies *room }
+// slotsOf holds the slots of one kind of listener.
+type slotsOf struct{ requests, answers, streams, follows, bodies *slots }
 
-func newRooms(from requestOrigin) *rooms {
+func newSlotsOf(from requestOrigin) *slotsOf {
 	times, streams := int64(1), int64(maxStreams)
 	if from == fromPeer {
 		times, streams = timesOfMembers, streamsOfMembers
 	}
-	of := func(what string, most int64) *room { return newRoom(what, most, most/operatorPart) }
-	return &rooms{
+	of := func(what string, most int64) *slots { return newSlots(what, most, most/operatorPart) }
+	return &slotsOf{
 		requests: of("concurrent requests", times*maxRequests), answers: of("concurrent requests with large answers", times*maxLarge),
 		streams: of("open streams", streams), follows: of("open streams of progress", maxFollowers),
 		bodies: of("bytes of request bodies", maxBodies),
@@ -46,13 +46,13 @@ func newRooms(from requestOrigin) *rooms {
 
 // admission bounds the concurrent requests of each kind of listener.
 type admission struct {
-	rooms   map[requestOrigin]*rooms
+	rooms   map[requestOrigin]*slotsOf
 	closing chan struct{} // closed when all streams must end
 	metrics *metrics
 }
 
 func newAdmission(m *metrics) *admission {
-	all := map[requestOrigin]*rooms{fromSocket: newRooms(fromSocket), fromTCP: newRooms(fromTCP), fromPeer: newRooms(fromPeer)}
+	all := map[requestOrigin]*slotsOf{fromSocket: newSlotsOf(fromSocket), fromTCP: newSlotsOf(fromTCP), fromPeer: newSlotsOf(fromPeer)}
 	return &admission{rooms: all, closing: make(chan struct{}), metrics: m}
 }
 

@@ -30,8 +30,8 @@ const (
 type connections struct {
 	net.Listener
 	who     func(net.Conn) *caller
-	room    *room
-	refused *room
+	room    *slots
+	refused *slots
 	metrics *metrics
 	safe    time.Duration // how long an idle connection is protected from being closed for a new one
 
@@ -45,7 +45,7 @@ type connection struct {
 	*caller
 
 	of      *connections
-	in      *room         // the room whose slot it holds
+	in      *slots        // the room whose slot it holds
 	waits   *list.Element // its element in of.idle; nil if it is not idle. Guarded by of.mu, as over and since are
 	over    bool
 	since   time.Time // when it became idle
@@ -56,7 +56,7 @@ type connection struct {
 func newConnections(l net.Listener, who func(net.Conn) *caller, safe time.Duration, m *metrics) *connections {
 	return &connections{
 		Listener: l, who: who, safe: safe, metrics: m, idle: map[account]*list.List{},
-		room: newRoom("connections", maxConnections, maxConnections/operatorPart), refused: newRoom("refusals", maxRefused, 0),
+		room: newSlots("connections", maxConnections, maxConnections/operatorPart), refused: newSlots("refusals", maxRefused, 0),
 	}
 }
 

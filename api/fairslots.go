@@ -26,10 +26,10 @@ type account struct {
 // parties returns the parties for whom a slot counts. Parties without a name do not count.
 func (a account) parties() [2]party { return [2]party{{user: a.user}, {daemon: a.daemon}} }
 
-// room holds slots. A party may take slots if it then has at most greed times as many as are still free. So one party alone
+// slots holds slots. A party may take slots if it then has at most greed times as many as are still free. So one party alone
 // gets greed/(greed+1) of all slots, the next party the same part of the rest, and so on. However many slots one party has,
 // some are left for others.
-type room struct {
+type slots struct {
 	what  string // what the slots are, in the plural, for messages
 	most  int64  // number of slots
 	kept  int64  // further slots, which only operators get
@@ -52,12 +52,12 @@ type waiter struct {
 	in     chan struct{} // closed when it has its slots
 }
 
-func newRoom(what string, most, kept int64) *room {
-	return &room{what: what, most: most, kept: kept, greed: 1, has: map[party]int64{}}
+func newSlots(what string, most, kept int64) *slots {
+	return &slots{what: what, most: most, kept: kept, greed: 1, has: map[party]int64{}}
 }
 
 // fitsLocked reports whether the account may take n slots now.
-func (r *room) fitsLocked(a account, n int64) bool {
+func (r *slots) fitsLocked(a account, n int64) bool {
 	if a.operator {
 		return r.used+n <= r.most+r.kept
 	}
@@ -70,7 +70,7 @@ func (r *room) fitsLocked(a account, n int64) bool {
 	return free >= 0
 }
 
-func (r *room) countLocked(a account, n int64) {
+func (r *slots) countLocked(a account, n int64) {
 	r.used += n
 	for _, p := range a.parties() {
 		if p == (party{}) {
@@ -83,7 +83,7 @@ func (r *room) countLocked(a account, n int64) {
 }
 
 // take takes n slots if the account may have them now. It reports whether it did.
-func (r *room) take(a account, n int64) bool {
+func (r *slots) take(a account, n int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.fitsLocked(a, n) {
@@ -94,14 +94,14 @@ func (r *room) take(a account, n int64) bool {
 }
 
 // give gives n slots back, and gives slots to the waiters that can have them now.
-func (r *room) give(a account, n int64) {
+func (r *slots) give(a account, n int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.countLocked(a, -n)
 	r.admitLocked()
 }
 
-func (r *room) admitLocked() {
+func (r *slots) admitLocked() {
 	left := r.lines[:0]
 	for _, l := range r.lines {
 		for len(l.waiters) > 0 && r.fitsLocked(l.account, l.waiters[0].places) {
@@ -122,7 +122,7 @@ const placeWait = 15 * time.Second
 
 // wait takes n slots as soon as the account may have them. Requests of one account wait in a queue of their own, which does
 // not delay other accounts. It returns ErrTooMany if ctx ends before.
-func (r *room) wait(ctx context.Context, a account, n int64) error {
+func (r *slots) wait(ctx context.Context, a account, n int64) error {
 	w := r.enter(a, n)
 	if w == nil {
 		return nil
@@ -139,7 +139,7 @@ func (r *room) wait(ctx context.Context, a account, n int64) error {
 }
 
 // waitBriefly is wait, but for at most placeWait.
-func (r *room) waitBriefly(ctx context.Context, a account, n int64) error {
+func (r *slots) waitBriefly(ctx context.Context, a account, n int64) error {
 	if r.take(a, n) {
 		return nil
 	}
@@ -149,7 +149,7 @@ func (r *room) waitBriefly(ctx context.Context, a account, n int64) error {
 }
 
 // enter takes the slots and returns nil, or returns a waiter in the queue of its account.
-func (r *room) enter(a account, n int64) *waiter {
+func (r *slots) enter(a account, n int64) *waiter {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var own *line
@@ -173,7 +173,7 @@ func (r *room) enter(a account, n int64) *waiter {
 }
 
 // leave removes a waiter from its queue. It returns false if the waiter already has its slots.
-func (r *room) leave(w *waiter) bool {
+func (r *slots) leave(w *waiter) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, l := range r.lines {
@@ -189,7 +189,7 @@ func (r *room) leave(w *waiter) bool {
 }
 
 // refusal returns the error for an account that gets no slot.
-func (r *room) refusal(a account) error {
+func (r *slots) refusal(a account) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	who, p := "user "+a.user, party{user: a.user}

@@ -17,7 +17,7 @@ import (
 func of(user string) account { return account{party: party{user: user}} }
 
 // fill takes slots until there are no more for the account, and returns their number.
-func (r *room) fill(a account) (n int) {
+func (r *slots) fill(a account) (n int) {
 	for r.take(a, 1) {
 		n++
 	}
@@ -27,7 +27,7 @@ func (r *room) fill(a account) (n int) {
 // One party gets half of the slots, each further one half of the rest, and operators get those that are reserved for
 // them.
 func TestSlotsAreShared(t *testing.T) {
-	r := newRoom("places", 64, 8)
+	r := newSlots("places", 64, 8)
 	for i, want := range []int{32, 16, 8, 4} {
 		if got := r.fill(of(fmt.Sprint("user", i))); got != want {
 			t.Errorf("user %d: got %d slots, want %d", i, got, want)
@@ -45,7 +45,7 @@ func TestSlotsAreShared(t *testing.T) {
 // A daemon gets no more slots under many names, nor by saying that they are operators. A user gets no more through many
 // daemons.
 func TestForwardedRequestsGetNoExtraSlots(t *testing.T) {
-	r := newRoom("places", 64, 8)
+	r := newSlots("places", 64, 8)
 	via := func(d job.Peer, user string) account {
 		return requester{from: fromPeer, daemon: d, user: user, operator: true}.account()
 	}
@@ -79,7 +79,7 @@ func TestForwardedRequestsGetNoExtraSlots(t *testing.T) {
 // others.
 func TestWaitersGetSlotsInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRoom("places", 8, 0)
+		r := newSlots("places", 8, 0)
 		eve, amy := of("eve"), of("amy")
 		n := r.fill(eve)
 		var said []int
@@ -121,7 +121,7 @@ func TestWaitersGetSlotsInOrder(t *testing.T) {
 func TestSlotsAreNeverLostOrGivenTwice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		most := rapid.Int64Range(4, 100).Draw(t, "most")
-		r := newRoom("places", most, most/operatorPart)
+		r := newSlots("places", most, most/operatorPart)
 		r.greed = rapid.Int64Range(1, 4).Draw(t, "greed")
 		type held struct {
 			account

@@ -165,7 +165,7 @@ func (o *ownRows) lookAtQueue(ctx context.Context) {
 		return
 	}
 	o.queued = time.Now().Add(queueShare * time.Since(began))
-	q = q.told()
+	q = q.forDaemons()
 	o.lines.Set(keyQueue, encodeLine(feedLine{Queue: &q}))
 }
 

@@ -151,7 +151,7 @@ func TestQueryAllAddsUpAnswersAndNamesSilentDaemons(t *testing.T) {
 			lie.Waiting = append(lie.Waiting, WaitingFor{Reason: fmt.Sprint(i)})
 		}
 		dan.mu.Lock()
-		dan.lies = map[string]any{pathPeerAnew: lie}
+		dan.lies = map[string]any{pathPeerSchedule: lie}
 		dan.mu.Unlock()
 		began := time.Now()
 		d, err := amy.client.LookAnew(t.Context())
@@ -165,7 +165,7 @@ func TestQueryAllAddsUpAnswersAndNamesSilentDaemons(t *testing.T) {
 		if took := time.Since(began); took > anewWait {
 			t.Errorf("it took %s, want at most %s", took, anewWait)
 		}
-		if resp := amy.ask(t, http.MethodPost, pathPeerAnew); resp.StatusCode != http.StatusNotFound {
+		if resp := amy.ask(t, http.MethodPost, pathPeerSchedule); resp.StatusCode != http.StatusNotFound {
 			t.Errorf("a client uses the route of daemons: status %d, want 404", resp.StatusCode)
 		}
 	})

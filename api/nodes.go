@@ -95,7 +95,7 @@ func (r *nodeRoutes) nodes(ctx context.Context, fresh bool) (rows []nodeRow, par
 	}
 	own := NodeDocument(info)
 	rows = []nodeRow{rowOfNode(&own, time.Now())}
-	rows, ask, v, err := r.told(ctx, rows, fresh)
+	rows, ask, v, err := r.fromView(ctx, rows, fresh)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -128,8 +128,8 @@ func (r *nodeRoutes) nodes(ctx context.Context, fresh bool) (rows []nodeRow, par
 	return rows, partial, nil
 }
 
-// told adds the nodes of which the view has the state, and returns the members that must be asked.
-func (r *nodeRoutes) told(ctx context.Context, rows []nodeRow, fresh bool) (all []nodeRow, ask []Member, v *clusterView, err error) {
+// fromView adds the nodes of which the view has the state, and returns the members that must be asked.
+func (r *nodeRoutes) fromView(ctx context.Context, rows []nodeRow, fresh bool) (all []nodeRow, ask []Member, v *clusterView, err error) {
 	others, err := r.others(ctx)
 	if err != nil || fresh || requesterOf(ctx).from == fromPeer {
 		return rows, others, nil, err

@@ -26,7 +26,7 @@ type outbound struct {
 
 // outboundRooms are the rooms of one other daemon.
 type outboundRooms struct {
-	long, short *room
+	long, short *slots
 	users       int // requests that have a slot or wait for one
 }
 
@@ -57,8 +57,8 @@ func (o *outbound) enter(peer job.Peer) *outboundRooms {
 	defer o.mu.Unlock()
 	e := o.to[peer]
 	if e == nil {
-		of := func(what string, most int64) *room {
-			r := newRoom(what, most, 0)
+		of := func(what string, most int64) *slots {
+			r := newSlots(what, most, 0)
 			r.greed = outboundGreed
 			return r
 		}

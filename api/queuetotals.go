@@ -64,8 +64,8 @@ func most(a, b UserLoad) int {
 	return cmp.Or(cmp.Compare(b.GPUs, a.GPUs), cmp.Compare(b.Running, a.Running), cmp.Compare(b.Pending, a.Pending), cmp.Compare(a.User, b.User))
 }
 
-// told returns the part that other daemons get: at most maxLoads users.
-func (q QueueInfo) told() QueueInfo {
+// forDaemons returns the part that other daemons get: at most maxLoads users.
+func (q QueueInfo) forDaemons() QueueInfo {
 	slices.SortFunc(q.Users, most)
 	if n := len(q.Users); n > maxLoads {
 		q.Users, q.More = q.Users[:maxLoads], q.More+n-maxLoads

@@ -15,8 +15,8 @@ import (
 
 // The schema of the answer, and the path between daemons.
 const (
-	SchemaSchedule = "muster.schedule/v1"
-	pathPeerAnew   = "/peer/v1/schedule"
+	SchemaSchedule   = "muster.schedule/v1"
+	pathPeerSchedule = "/peer/v1/schedule"
 )
 
 // Looked is the result of looking for hosts at once.
@@ -52,12 +52,12 @@ type WaitingFor struct {
 const anewWait = 8 * time.Second
 
 type (
-	anewInput  struct{}
-	anewOutput struct{ Body Looked }
+	backoffInput  struct{}
+	backoffOutput struct{ Body Looked }
 )
 
-// anewRoutes serves the routes that end back-offs: here at this daemon, all at every daemon.
-type anewRoutes struct {
+// backoffRoutes serves the routes that end back-offs: here at this daemon, all at every daemon.
+type backoffRoutes struct {
 	*daemons
 
 	scheduling Scheduling
@@ -65,7 +65,7 @@ type anewRoutes struct {
 
 // here ends back-offs and looks for hosts for the jobs of this daemon: of all users if the requester is an operator, else
 // only the requester's own.
-func (r *anewRoutes) here(ctx context.Context, _ *anewInput) (*anewOutput, error) {
+func (r *backoffRoutes) here(ctx context.Context, _ *backoffInput) (*backoffOutput, error) {
 	a := requesterOf(ctx)
 	if err := a.maySubmit(); err != nil {
 		return nil, err
@@ -79,11 +79,11 @@ func (r *anewRoutes) here(ctx context.Context, _ *anewInput) (*anewOutput, error
 		return nil, err
 	}
 	d.Schema, d.Placed, d.Waiting, d.Partial = SchemaSchedule, append([]Placed{}, d.Placed...), append([]WaitingFor{}, d.Waiting...), []string{}
-	return &anewOutput{d}, nil
+	return &backoffOutput{d}, nil
 }
 
 // all does so at all daemons at the same time.
-func (r *anewRoutes) all(ctx context.Context, in *anewInput) (*anewOutput, error) {
+func (r *backoffRoutes) all(ctx context.Context, in *backoffInput) (*backoffOutput, error) {
 	others, err := r.others(ctx)
 	if err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func (r *anewRoutes) all(ctx context.Context, in *anewInput) (*anewOutput, error
 			if m.State == NodeLost {
 				return v, ErrUnavailable
 			}
-			err = r.exchange(ctx, http.MethodPost, m.Peer, pathPeerAnew, nil, struct{}{}, &v)
+			err = r.exchange(ctx, http.MethodPost, m.Peer, pathPeerSchedule, nil, struct{}{}, &v)
 			return v, err
 		})
 	}()

@@ -99,10 +99,10 @@ func (rt *router) view(cfg Config, needs Needs, log *slog.Logger) {
 
 // jobs adds the routes of jobs and of the output of their tasks.
 func (rt *router) jobs(needs Needs, log *slog.Logger) {
-	uploads := &uploadRoutes{uploads: needs.Uploads, parsing: newRoom("uploads that are being stored", maxParsing, 1)}
+	uploads := &uploadRoutes{uploads: needs.Uploads, parsing: newSlots("uploads that are being stored", maxParsing, 1)}
 	access := jobAccess{needs.Jobs}
 	jobs := &jobRoutes{daemons: rt.daemons, jobAccess: access, explain: needs.Explain, directory: needs.Directory, hasTree: uploads.hasTree, follows: rt.follows, viewer: rt.viewer}
-	anew := &anewRoutes{daemons: rt.daemons, scheduling: needs.Scheduling}
+	anew := &backoffRoutes{daemons: rt.daemons, scheduling: needs.Scheduling}
 	logs := &logRoutes{daemons: rt.daemons, jobs: needs.Jobs, watch: needs.Watch, logs: needs.Logs}
 	used := &usageRoutes{daemons: rt.daemons, jobAccess: access, usage: needs.Usage}
 	files := &fileRoutes{daemons: rt.daemons, jobAccess: access, files: needs.Files}
@@ -121,7 +121,7 @@ func (rt *router) jobs(needs Needs, log *slog.Logger) {
 	add(rt, post("release-job", "/v1/jobs/{id}/release", "Release a held job, or tasks of it", http.StatusOK), rules{peers: schedulers, owner: true}, jobs.release)
 	add(rt, post("requeue-job", "/v1/jobs/{id}/requeue", "Run a job again, or tasks of it", http.StatusOK), rules{peers: schedulers, owner: true}, jobs.requeue)
 	add(rt, post("schedule", "/v1/schedule", "End back-offs and look for nodes anew", http.StatusOK), rules{large: true}, anew.all)
-	add(rt, hiddenOp(post("schedule-here", pathPeerAnew, "End back-offs of this daemon's jobs", http.StatusOK)), rules{peers: schedulers, only: true, large: true}, anew.here)
+	add(rt, hiddenOp(post("schedule-here", pathPeerSchedule, "End back-offs of this daemon's jobs", http.StatusOK)), rules{peers: schedulers, only: true, large: true}, anew.here)
 	add(rt, jobFile(post("offers", "/v1/offers", "List the nodes that would take a job, without submitting it", http.StatusOK)), rules{large: true}, jobs.offers)
 
 	add(rt, hiddenOp(post("follow-jobs", "/peer/v1/groups/{group}/progress", "Follow the progress of jobs of this daemon", http.StatusOK)), rules{peers: schedulers, only: true, stream: true, follow: true}, rt.follows.follow)

@@ -21,7 +21,7 @@ func (r *nodeRoutes) stats(ctx context.Context, in *statsInput) (*listingOutput,
 		own.Queue = queue
 		return params.unlessSame(maphash.Bytes(etagSeed, textOf(&own)), func() []byte { return append(textOf(&own), '\n') }), nil
 	}
-	rows, ask, v, err := r.told(ctx, nil, params.fresh())
+	rows, ask, v, err := r.fromView(ctx, nil, params.fresh())
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func (r *nodeRoutes) ownStats(ctx context.Context) (own Stats, queue *QueueInfo,
 		return own, nil, err
 	}
 	n, a := NodeDocument(info), requesterOf(ctx)
-	q = q.told()
+	q = q.forDaemons()
 	return nodeStats(&n, counts), q.seenBy(func(user string) bool { return a.may(partRow, &job.Job{User: user}) }), nil
 }
 

@@ -80,7 +80,7 @@ const (
 // uploadRoutes serves the trees that this daemon stores.
 type uploadRoutes struct {
 	uploads Uploads
-	parsing *room // has a slot for each list of files that is being decoded
+	parsing *slots // has a slot for each list of files that is being decoded
 }
 
 // blobError translates an error of package upload into one of this package.

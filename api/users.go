@@ -84,7 +84,7 @@ func (r *userRoutes) here(ctx context.Context, _ *struct{}) (*hostUsesOutput, er
 	if err != nil {
 		return nil, err
 	}
-	info.Accounts, info.Sight = accountsTold(&info.Weights, info.Accounts), *r.sight
+	info.Accounts, info.Sight = accountsForDaemons(&info.Weights, info.Accounts), *r.sight
 	if a := requesterOf(ctx); r.sight.Own && !slices.Contains(a.roles, roleScheduler) { // that daemon has no users
 		info.Accounts = []AccountInfo{}
 		clear(info.Limits.Users)
@@ -256,10 +256,10 @@ func setShares(w *fairshare.Weights, has fairshare.Use, users map[fairshare.Acco
 	}
 }
 
-// accountsTold returns the accounts that a daemon sends to others. If there are more than maxAccounts, it merges projects
+// accountsForDaemons returns the accounts that a daemon sends to others. If there are more than maxAccounts, it merges projects
 // without a weight into the accounts of their users without a project. So a user who names a new project with each job
 // cannot make the answer larger than other daemons accept.
-func accountsTold(w *fairshare.Weights, all []AccountInfo) []AccountInfo {
+func accountsForDaemons(w *fairshare.Weights, all []AccountInfo) []AccountInfo {
 	if len(all) <= maxAccounts {
 		return append([]AccountInfo{}, all...)
 	}

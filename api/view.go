@@ -40,7 +40,7 @@ type clusterView struct {
 	packer    *packs
 	epoch     string // part of the ids of its events; each view has another one
 	begun     time.Time
-	bytes     *room
+	bytes     *slots
 	own       atomic.Bool   // follow this daemon's own feed, too: streams of events need it, listings do not
 	ready     chan struct{} // closed when this daemon's own feed has sent all jobs: from then on their changes are events
 	late      atomic.Bool   // a stream of events began before ready was closed
@@ -79,7 +79,7 @@ func (m *viewMember) document(p *view.Packer) itemText {
 func newView(d *daemons, directory Directory, source *feedSource, hello feedHello) *clusterView {
 	return &clusterView{
 		daemons: d, self: d.self, directory: directory, source: source, hello: hello, begun: time.Now(), epoch: rand.Text()[:8],
-		ring: view.NewRing[viewEvent](maxEvents, maxEventBytes), packer: newPacks(), look: make(chan struct{}, 1), ready: make(chan struct{}), bytes: newRoom("bytes of rows", viewBytes, 0), members: map[job.Peer]*viewMember{},
+		ring: view.NewRing[viewEvent](maxEvents, maxEventBytes), packer: newPacks(), look: make(chan struct{}, 1), ready: make(chan struct{}), bytes: newSlots("bytes of rows", viewBytes, 0), members: map[job.Peer]*viewMember{},
 	}
 }
 

@@ -296,7 +296,7 @@ func TestListGPUsSelectsFieldsAndNodes(t *testing.T) {
 // needed.
 func TestPictureBoundsALyingMember(t *testing.T) {
 	w := newView(&daemons{self: "me"}, nil, nil, feedHello{})
-	w.bytes = newRoom("bytes", 200_000, 0)
+	w.bytes = newSlots("bytes", 200_000, 0)
 	tell := func(peer job.Peer, from, n int) *viewMember {
 		m := w.members[peer]
 		if m == nil {

@@ -153,7 +153,7 @@ type revocations struct {
 	key     ed25519.PublicKey              // guarded by mu
 	list    map[slot]revocation            // guarded by mu
 	legacy  map[peer.ID]revocation         // guarded by mu; by members of the previous version, from our own disk
-	stands  standing                       // guarded by mu; what list and legacy mean together
+	stands  verdicts                       // guarded by mu; what list and legacy mean together
 	known   map[[sha256.Size]byte]struct{} // guarded by mu; the prints of list
 	news    []*wirepb.Revocation           // guarded by mu; entries that were not passed on yet
 	sum     []byte                         // guarded by mu; the digest; nil: not computed
@@ -203,7 +203,7 @@ func put(list map[slot]revocation, rev revocation) bool {
 
 func (r *revocations) setLocked(list map[slot]revocation, legacy map[peer.ID]revocation) {
 	r.list, r.legacy, r.sum = list, legacy, nil
-	r.stands = standingOf(list, legacy)
+	r.stands = verdictsOf(list, legacy)
 	r.known = make(map[[sha256.Size]byte]struct{}, len(list))
 	for _, rev := range list {
 		r.known[rev.place.print] = struct{}{}

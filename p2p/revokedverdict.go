@@ -8,16 +8,16 @@ import (
 	"github.com/libp2p/go-libp2p/core/peer"
 )
 
-// standing holds the latest word of each signer about each peer. It depends only on the set of revocations, not on the
+// verdicts holds the latest word of each signer about each peer. It depends only on the set of revocations, not on the
 // order in which they came.
-type standing struct {
+type verdicts struct {
 	key    map[peer.ID]revocation             // by the cluster key
 	by     map[peer.ID]map[peer.ID]revocation // by members: signer, then peer
 	legacy map[peer.ID]revocation             // by members of the previous version
 }
 
-func standingOf(list map[slot]revocation, legacy map[peer.ID]revocation) standing {
-	s := standing{key: map[peer.ID]revocation{}, by: map[peer.ID]map[peer.ID]revocation{}, legacy: legacy}
+func verdictsOf(list map[slot]revocation, legacy map[peer.ID]revocation) verdicts {
+	s := verdicts{key: map[peer.ID]revocation{}, by: map[peer.ID]map[peer.ID]revocation{}, legacy: legacy}
 	for _, r := range list {
 		m := s.key
 		if r.signer != "" {
@@ -45,7 +45,7 @@ const (
 
 // out reports whether a peer is revoked whatever credential it shows: by the cluster key, by itself, or by a member of the
 // previous version.
-func (s standing) out(p peer.ID) bool {
+func (s verdicts) out(p peer.ID) bool {
 	if r, ok := s.key[p]; ok {
 		return !r.back
 	}
@@ -58,7 +58,7 @@ func (s standing) out(p peer.ID) bool {
 
 // about reports whether a peer with the lineage by is revoked, and whether the peers that it let in are revoked too. What
 // the cluster key says overrides what members say.
-func (s standing) about(p peer.ID, by []peer.ID) (revoked, withInvited bool) {
+func (s verdicts) about(p peer.ID, by []peer.ID) (revoked, withInvited bool) {
 	if r, ok := s.key[p]; ok {
 		return !r.back, !r.back && r.withInvited
 	}
@@ -72,7 +72,7 @@ func (s standing) about(p peer.ID, by []peer.ID) (revoked, withInvited bool) {
 }
 
 // of returns the verdict on a credential.
-func (s standing) of(c *Credential) verdict {
+func (s verdicts) of(c *Credential) verdict {
 	v := valid
 	for i, l := range c.links {
 		by := c.lineage(i)
@@ -95,7 +95,7 @@ func (s standing) of(c *Credential) verdict {
 
 // ofEndorsement returns the verdict on a credential that is valid apart from its endorsement: it is tainted if a peer that
 // signed the endorsement is revoked. Another inviter must then endorse it.
-func (s standing) ofEndorsement(e *endorsement) verdict {
+func (s verdicts) ofEndorsement(e *endorsement) verdict {
 	for i, l := range e.links {
 		by := lineageOf(e.links, i)
 		if revoked, _ := s.about(l.peer, by); revoked || s.byRevoked(by) {
@@ -106,7 +106,7 @@ func (s standing) ofEndorsement(e *endorsement) verdict {
 }
 
 // byRevoked reports whether a peer of the lineage by is revoked together with the peers that it let in.
-func (s standing) byRevoked(by []peer.ID) bool {
+func (s verdicts) byRevoked(by []peer.ID) bool {
 	for j, p := range by {
 		if _, withInvited := s.about(p, by[j+1:]); withInvited {
 			return true

@@ -12,31 +12,31 @@ import (
 	"github.com/musterhq/muster/scheduler/step"
 )
 
-// told is what other daemons have said of users who hold or want something there.
-type told struct {
-	of    map[string]map[teller]*saying // by user
-	count map[job.Peer]int              // how many sayings of a daemon are kept
+// heardAllotments is what other daemons have said of users who hold or want something there.
+type heardAllotments struct {
+	of    map[string]map[speaker]*heardAllotment // by user
+	count map[job.Peer]int                       // how many sayings of a daemon are kept
 }
 
-func newTold() *told {
-	return &told{of: map[string]map[teller]*saying{}, count: map[job.Peer]int{}}
+func newHeardAllotments() *heardAllotments {
+	return &heardAllotments{of: map[string]map[speaker]*heardAllotment{}, count: map[job.Peer]int{}}
 }
 
-// teller is an owner of another daemon, or another one of this daemon.
-type teller struct {
+// speaker is an owner of another daemon, or another one of this daemon.
+type speaker struct {
 	peer  job.Peer
 	group job.Group
 }
 
-type saying struct {
+type heardAllotment struct {
 	contract.Allotment
 
 	at time.Time
 }
 
 const (
-	// maxTold bounds the sayings that are kept of one daemon. No daemon has jobs of as many users.
-	maxTold = 4096
+	// maxHeardAllotments bounds the sayings that are kept of one daemon. No daemon has jobs of as many users.
+	maxHeardAllotments = 4096
 	// maxGroups bounds the groups of one daemon whose sayings about one user are kept. A daemon has one group, or two
 	// after an update.
 	maxGroups = 8
@@ -44,12 +44,12 @@ const (
 
 // hear notes what an owner says, unless the owner has said something newer. It returns nil if what it says is invalid
 // or too much, or if the user neither holds nor wants anything there.
-func (ts *told) hear(from job.Peer, s contract.Allotment, now time.Time) *saying {
+func (ts *heardAllotments) hear(from job.Peer, s contract.Allotment, now time.Time) *heardAllotment {
 	s, ok := s.Valid()
 	if !ok {
 		return nil
 	}
-	key := teller{from, s.Group}
+	key := speaker{from, s.Group}
 	x := ts.of[s.User][key]
 	if x != nil && x.Life == s.Life && x.Seq >= s.Seq {
 		return x
@@ -59,13 +59,13 @@ func (ts *told) hear(from job.Peer, s contract.Allotment, now time.Time) *saying
 		return nil
 	}
 	if x == nil {
-		if ts.count[from] >= maxTold || ts.groups(s.User, from) >= maxGroups {
+		if ts.count[from] >= maxHeardAllotments || ts.groups(s.User, from) >= maxGroups {
 			return nil
 		}
 		if ts.of[s.User] == nil {
-			ts.of[s.User] = map[teller]*saying{}
+			ts.of[s.User] = map[speaker]*heardAllotment{}
 		}
-		x = &saying{}
+		x = &heardAllotment{}
 		ts.of[s.User][key] = x
 		ts.count[from]++
 	}
@@ -74,7 +74,7 @@ func (ts *told) hear(from job.Peer, s contract.Allotment, now time.Time) *saying
 }
 
 // groups counts the groups of a daemon that have said something about a user.
-func (ts *told) groups(user string, from job.Peer) (n int) {
+func (ts *heardAllotments) groups(user string, from job.Peer) (n int) {
 	for key := range ts.of[user] {
 		if key.peer == from {
 			n++
@@ -85,7 +85,7 @@ func (ts *told) groups(user string, from job.Peer) (n int) {
 
 // answer notes what a daemon has answered about a user. It forgets the sayings of groups that are missing in the
 // answer.
-func (ts *told) answer(user string, from step.AllotmentAnswer, now time.Time) {
+func (ts *heardAllotments) answer(user string, from step.AllotmentAnswer, now time.Time) {
 	for key := range ts.of[user] {
 		if key.peer == from.Peer && !slices.ContainsFunc(from.States, func(s contract.Allotment) bool { return s.User == user && s.Group == key.group }) {
 			ts.forget(user, key)
@@ -98,7 +98,7 @@ func (ts *told) answer(user string, from step.AllotmentAnswer, now time.Time) {
 	}
 }
 
-func (ts *told) forget(user string, key teller) {
+func (ts *heardAllotments) forget(user string, key speaker) {
 	if ts.of[user][key] == nil {
 		return
 	}
@@ -112,7 +112,7 @@ func (ts *told) forget(user string, key teller) {
 }
 
 // forgetOld forgets what was told before a time.
-func (ts *told) forgetOld(before time.Time) {
+func (ts *heardAllotments) forgetOld(before time.Time) {
 	for user, all := range ts.of {
 		for _, key := range slices.Collect(maps.Keys(all)) {
 			if all[key].at.Before(before) {

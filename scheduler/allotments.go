@@ -49,7 +49,7 @@ type allotments struct {
 	pending *pending
 
 	users map[string]*allotment
-	told  *told
+	heard *heardAllotments
 	due   []*allotment // of users who hold less than before
 	// wishes are the allotments for which the other daemons are asked at the end of the step.
 	wishes []*allotment
@@ -58,7 +58,7 @@ type allotments struct {
 }
 
 func newAllotments(t *step.Turn, es *entries, hs *hosts, p *pending) *allotments {
-	return &allotments{Turn: t, entries: es, hosts: hs, pending: p, users: map[string]*allotment{}, told: newTold(), life: lifeOf(&t.Config)}
+	return &allotments{Turn: t, entries: es, hosts: hs, pending: p, users: map[string]*allotment{}, heard: newHeardAllotments(), life: lifeOf(&t.Config)}
 }
 
 // lifeOf returns a number that identifies this life of the owner. It is a hash of the seed, so that it does not reveal
@@ -234,11 +234,11 @@ func (a *allotments) answered(e step.AllotmentsHeard) {
 	if _, limited := a.Config.Limits.InCluster(e.User); !limited {
 		return
 	}
-	a.told.forgetOld(a.Now.Add(-heldKept))
+	a.heard.forgetOld(a.Now.Add(-heldKept))
 	reached := map[job.Peer]bool{}
 	for _, from := range e.Answers {
 		reached[from.Peer] = true
-		a.told.answer(e.User, from, a.Now)
+		a.heard.answer(e.User, from, a.Now)
 	}
 	x := a.users[e.User]
 	if x == nil || x.asks == nil || x.asks.round != e.Round {
@@ -281,7 +281,7 @@ type left struct {
 func (a *allotments) left(x *allotment, most contract.Held, reached map[job.Peer]bool) left {
 	l := left{room: most}
 	beaten := false
-	for key, o := range a.told.of[x.user] {
+	for key, o := range a.heard.of[x.user] {
 		if !reached[key.peer] && o.at.Before(x.asks.began) {
 			l.room = l.room.Minus(o.Held)
 			continue
@@ -328,9 +328,9 @@ func (a *allotments) release(x *allotment, g *shape) {
 }
 
 // rival returns another daemon whose wish goes before that of this one; nil if there is none.
-func (a *allotments) rival(x *allotment) *teller {
+func (a *allotments) rival(x *allotment) *speaker {
 	own := a.state(x.user)
-	for key, o := range a.told.of[x.user] {
+	for key, o := range a.heard.of[x.user] {
 		if a.Now.Sub(o.at) <= wishKept && o.More() != (contract.Held{}) && o.Before(&own) {
 			return &key
 		}
@@ -367,7 +367,7 @@ func (a *allotments) look() {
 func (a *allotments) trim(x *allotment) {
 	most, _ := a.Config.Limits.InCluster(x.user)
 	room := most
-	for _, o := range a.told.of[x.user] {
+	for _, o := range a.heard.of[x.user] {
 		switch age := a.Now.Sub(o.at); {
 		case age <= wishKept:
 			room = room.Minus(o.Has)
@@ -382,7 +382,7 @@ func (a *allotments) trim(x *allotment) {
 func (a *allotments) swap(from job.Peer, states []contract.Allotment) (out []contract.Allotment) {
 	for _, s := range states {
 		if _, limited := a.Config.Limits.InCluster(s.User); limited {
-			if o := a.told.hear(from, s, a.Now); o != nil {
+			if o := a.heard.hear(from, s, a.Now); o != nil {
 				a.yield(o)
 			}
 		}
@@ -393,7 +393,7 @@ func (a *allotments) swap(from job.Peer, states []contract.Allotment) (out []con
 
 // yield gives back what nothing here uses to a daemon that wants more. If that daemon's wish goes first, nothing is
 // kept for tasks that wait here.
-func (a *allotments) yield(o *saying) {
+func (a *allotments) yield(o *heardAllotment) {
 	x := a.users[o.User]
 	if x == nil || !a.Lead {
 		return

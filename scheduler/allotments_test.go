@@ -559,7 +559,7 @@ func TestClusterLimitHolds(t *testing.T) {
 		as.settle(3 * time.Minute)
 		for _, o := range as.owners {
 			if c := o.core.View().Counts(); c[job.Pending]+c[job.Running]+len(o.running) > 0 {
-				t.Fatalf("jobs are left at %s: %v, %d run, told %+v, want none", o.cfg.Self, c, len(o.running), o.core.plan.allotments.told.of)
+				t.Fatalf("jobs are left at %s: %v, %d run, told %+v, want none", o.cfg.Self, c, len(o.running), o.core.plan.allotments.heard.of)
 			}
 		}
 		if as.most > limit {

@@ -172,19 +172,19 @@ func TestEveryShapeUnderTheClusterLimitIsConsidered(t *testing.T) {
 
 // A daemon that reports more and more groups is believed about a few only, so that its figures cannot overflow a sum.
 func TestReportsOfOtherDaemonsAreBounded(t *testing.T) {
-	ts := newTold()
+	ts := newHeardAllotments()
 	huge := contract.Held{Tasks: 1 << 60, CPUs: 1 << 60, Milli: 1 << 60, Memory: 1 << 60}
 	for g := range 1000 {
 		ts.hear("liar", contract.Allotment{User: "amy", Group: job.Group(g), Held: huge, Priority: 100, Asks: true}, storyStart)
 	}
-	for u := range 2 * maxTold {
+	for u := range 2 * maxHeardAllotments {
 		ts.hear("liar", contract.Allotment{User: fmt.Sprint("u", u), Group: 1, Held: huge}, storyStart)
 	}
 	if n := len(ts.of["amy"]); n != maxGroups {
 		t.Errorf("%d groups, want %v", n, maxGroups)
 	}
-	if n := len(ts.of); n > maxTold || ts.count["liar"] != maxTold {
-		t.Errorf("%d users, %d sayings, want at most %v and %v", n, ts.count["liar"], maxTold, maxTold)
+	if n := len(ts.of); n > maxHeardAllotments || ts.count["liar"] != maxHeardAllotments {
+		t.Errorf("%d users, %d sayings, want at most %v and %v", n, ts.count["liar"], maxHeardAllotments, maxHeardAllotments)
 	}
 	sum := contract.Held{}
 	for _, o := range ts.of["amy"] {

@@ -16,7 +16,7 @@ import (
 func notMore(a *allotments, user string, need contract.Held) string {
 	held := a.held(user)
 	var with []string // daemons whose jobs hold some of it
-	for key, o := range a.told.of[user] {
+	for key, o := range a.heard.of[user] {
 		if a.Now.Sub(o.at) <= heldKept && o.Held != (contract.Held{}) {
 			held, with = held.Plus(o.Held), append(with, nameOf(a.hosts, key.peer))
 		}

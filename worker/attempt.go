@@ -17,20 +17,20 @@ import (
 
 // attempt is what a worker knows about one attempt at one task.
 type attempt struct {
-	rec      contract.Record
-	phase    phase
-	group    *group
-	offer    *admission.Offer    // the offer that led to it; nil after a restart
-	dirty    bool                // rec is newer than on disk
-	saved    bool                // a version of rec is on disk, or may be
-	lapse    *step.Timer         // ends the reservation
-	start    *contract.Start     // the Start that waits in phase asked
-	known    bool                // the driver was asked to start it, maybe by an earlier run of the daemon
-	began    leaseclock.BootTime // when the driver was asked to start it, then when its process began; 0 after a restart
-	told     uint64              // number of the newest event that was sent in this session
-	deadline leaseclock.BootTime // when the driver ends it; 0: never, or not known after a restart
-	stop     *stopping           // nil: it was not told to end
-	detail   string              // what it waits for before it starts, for people
+	rec       contract.Record
+	phase     phase
+	group     *group
+	offer     *admission.Offer    // the offer that led to it; nil after a restart
+	dirty     bool                // rec is newer than on disk
+	saved     bool                // a version of rec is on disk, or may be
+	lapse     *step.Timer         // ends the reservation
+	start     *contract.Start     // the Start that waits in phase asked
+	known     bool                // the driver was asked to start it, maybe by an earlier run of the daemon
+	began     leaseclock.BootTime // when the driver was asked to start it, then when its process began; 0 after a restart
+	sentEvent uint64              // number of the newest event that was sent in this session
+	deadline  leaseclock.BootTime // when the driver ends it; 0: never, or not known after a restart
+	stop      *stopping           // nil: it was not told to end
+	detail    string              // what it waits for before it starts, for people
 	stay
 
 	preemptible bool // account.Yield counts it
@@ -105,19 +105,19 @@ type group struct {
 	next    leaseclock.BootTime // when the next Renew is due
 	timer   *step.Timer         // fires at next
 
-	refused []buried                 // attempts that were refused, the oldest first; some of them may have been dropped since
+	refused []refusedAttempt         // attempts that were refused, the oldest first; some of them may have been dropped since
 	running map[job.Attempt]*attempt // started and not ended
 	kept    map[job.Attempt]*attempt // attempts whose end is not acknowledged
 }
 
-// buried is an attempt that was refused, and when.
-type buried struct {
+// refusedAttempt is an attempt that was refused, and when.
+type refusedAttempt struct {
 	attempt *attempt
 	at      leaseclock.BootTime
 }
 
 // there reports whether the attempt still exists.
-func (b buried) there() bool { return b.attempt.group.kept[b.attempt.rec.Attempt] == b.attempt }
+func (b refusedAttempt) there() bool { return b.attempt.group.kept[b.attempt.rec.Attempt] == b.attempt }
 
 // claim returns the record of the group and its owner that is written to disk.
 func (g *group) claim() contract.Claim {

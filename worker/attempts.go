@@ -34,7 +34,7 @@ type attempts struct {
 	ports    *ports
 	by       map[job.Attempt]*attempt
 	awaiting map[job.Attempt]*attempt // the attempts that wait until the memory of their devices is free again
-	graves   graves
+	refusals refusals
 	pace     admission.Pace
 	polling  bool // a timer for the next poll is set
 }
@@ -43,7 +43,7 @@ type attempts struct {
 func (s *attempts) reserve(o *admission.Offer, devices []string) *attempt {
 	m := &o.Msg
 	need := s.account.Capacity.Allot(m.Need, devices)
-	a := &attempt{group: s.graves.claims.of(o), offer: o, rec: contract.Record{
+	a := &attempt{group: s.refusals.claims.of(o), offer: o, rec: contract.Record{
 		Attempt: m.Attempt, Group: m.Group, Epoch: m.Epoch, Owner: o.Key.Peer, Phase: contract.PhaseReserved,
 		Offer: m.ID, User: m.User, Project: m.Project, Need: need, Devices: devices, Milli: gpu.Milli(need), Boot: s.cfg.Boot,
 	}}
@@ -57,10 +57,10 @@ func (s *attempts) reserve(o *admission.Offer, devices []string) *attempt {
 func (s *attempts) tombstone(g *group, id job.Attempt, why string) {
 	a := s.by[id]
 	if a == nil {
-		if s.graves.ended(g) >= maxEnded {
+		if s.refusals.ended(g) >= maxEnded {
 			s.dropOldest(g, s.turn.Now()+1)
 		}
-		if s.graves.ended(g) >= maxEnded || len(s.by) >= 2*MaxRecords {
+		if s.refusals.ended(g) >= maxEnded || len(s.by) >= 2*MaxRecords {
 			s.turn.Log(slog.LevelWarn, "refusal of an attempt not recorded: too many attempts", slog.String("peer", string(g.owner)), slog.String("attempt", id.String()))
 			return
 		}
@@ -88,7 +88,7 @@ func (s *attempts) refuse(a *attempt, why string) {
 	a.rec.Reason, a.rec.EventN = contract.Clip(why), 1
 	a.rec.Devices, a.rec.Milli, a.rec.File, a.rec.Gang, a.rec.Need = nil, 0, nil, nil, job.Resources{}
 	a.group.kept[a.rec.Attempt] = a
-	s.graves.add(a, s.turn.Now())
+	s.refusals.add(a, s.turn.Now())
 	s.sessions.update(a.group)
 	s.ledger.put(a)
 	s.turn.Log(slog.LevelInfo, "attempt refused",
@@ -387,7 +387,7 @@ func (s *attempts) drop(a *attempt) {
 	delete(a.group.running, a.rec.Attempt)
 	delete(a.group.kept, a.rec.Attempt)
 	if a.phase == refused {
-		s.graves.forget(a)
+		s.refusals.forget(a)
 	}
 	s.sessions.update(a.group)
 	s.ledger.drop(a)
@@ -396,7 +396,7 @@ func (s *attempts) drop(a *attempt) {
 // dropOldest drops the oldest attempt of a group that was refused before a time, and reports whether there was one. That
 // is safe: a Start is accepted only for an attempt for which something is reserved.
 func (s *attempts) dropOldest(g *group, before leaseclock.BootTime) bool {
-	a := s.graves.oldest(g, before)
+	a := s.refusals.oldest(g, before)
 	if a != nil {
 		s.drop(a)
 	}
@@ -411,7 +411,7 @@ func (s *attempts) begin(now leaseclock.Moment) {
 // sweep drops the attempts that were refused long ago. Attempts that an earlier run of the daemon refused count as old,
 // because the time is not known.
 func (s *attempts) sweep(now leaseclock.Moment) {
-	groups := s.graves.claims.groups
+	groups := s.refusals.claims.groups
 	for _, id := range slices.Sorted(maps.Keys(groups)) {
 		for s.dropOldest(groups[id], now.Boot.Add(-refusalKept)) {
 		}
@@ -438,7 +438,7 @@ func (s *attempts) restore(g *group, rec contract.Record) {
 		}
 	}
 	if a.phase == refused {
-		s.graves.add(a, 0)
+		s.refusals.add(a, 0)
 	}
 	g.kept[rec.Attempt] = a
 	s.by[rec.Attempt] = a

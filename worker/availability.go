@@ -36,8 +36,8 @@ func (g *availability) closed() job.Reason {
 		return job.Reason{Word: job.ReasonNodesDraining, Detail: contract.Clip(g.noRoom)}
 	case g.ledger.failed != nil:
 		return job.Reason{Word: job.ReasonNodesDraining, Detail: contract.Clip("its ledger cannot be written: " + causeOf(g.ledger.failed))}
-	case len(g.attempts.by)-g.attempts.graves.count >= MaxRecords:
-		return job.Reason{Word: job.ReasonResources, Detail: fmt.Sprintf("%d attempts are not acknowledged or still run", len(g.attempts.by)-g.attempts.graves.count)}
+	case len(g.attempts.by)-g.attempts.refusals.count >= MaxRecords:
+		return job.Reason{Word: job.ReasonResources, Detail: fmt.Sprintf("%d attempts are not acknowledged or still run", len(g.attempts.by)-g.attempts.refusals.count)}
 	}
 	return job.Reason{}
 }

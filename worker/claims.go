@@ -63,7 +63,7 @@ func (c *claims) bind(now leaseclock.Moment, g *group, owner job.Peer) {
 	c.unbind(g)
 	g.bound, g.used = true, now.Boot
 	c.by[owner] = append(c.by[owner], g)
-	c.sessions.own(g, owner)
+	c.sessions.setOwner(g, owner)
 }
 
 // keepOwn binds a group of this daemon's own schedulers, before any other daemon can claim it.

@@ -82,7 +82,7 @@ func (c *commands) ack(from job.Peer, m contract.Ack) {
 		c.leases.stale(from, g)
 		return
 	}
-	a.rec.AckedN = max(a.rec.AckedN, min(m.N, a.told))
+	a.rec.AckedN = max(a.rec.AckedN, min(m.N, a.sentEvent))
 	if a.ended() && a.rec.AckedN >= a.rec.EventN {
 		c.attempts.drop(a)
 		if a.known {

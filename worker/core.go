@@ -62,7 +62,7 @@ func NewCore(cfg Config) (*Core, error) {
 	c := &Core{
 		cfg: &cfg, turn: step.New(), ledger: &ledger{gone: map[job.Attempt]struct{}{}}, sessions: newSessions(cfg.Profile.Peer),
 	}
-	c.cfg.Profile.Limits = cfg.Limits.Told(cfg.Priorities)
+	c.cfg.Profile.Limits = cfg.Limits.Announced(cfg.Priorities)
 	var err error
 	if c.account, err = resources.NewAccount(c.cfg.Profile, cfg.Limits, cfg.Shares, cfg.Usage, c.turn); err != nil {
 		return nil, err
@@ -75,8 +75,8 @@ func NewCore(cfg Config) (*Core, error) {
 		random: rand.New(rand.NewPCG(cfg.Seed, 0x6d7573746572)), claims: newClaims(c.turn, c.ledger, c.sessions),
 	}
 	c.attempts = &attempts{
-		graves: graves{claims: c.leases.claims},
-		cfg:    c.cfg, turn: c.turn, account: c.account, health: c.health, ledger: c.ledger, sessions: c.sessions, reports: c.reports,
+		refusals: refusals{claims: c.leases.claims},
+		cfg:      c.cfg, turn: c.turn, account: c.account, health: c.health, ledger: c.ledger, sessions: c.sessions, reports: c.reports,
 		queue: c.queue, ports: newPorts(c.cfg, c.turn), by: map[job.Attempt]*attempt{}, awaiting: map[job.Attempt]*attempt{},
 	}
 	c.commands = &commands{cfg: c.cfg, turn: c.turn, reports: c.reports, leases: c.leases, attempts: c.attempts}
@@ -332,7 +332,7 @@ func (c *Core) sharesChanged(e SharesChanged) {
 // the host may now accept what it has refused for good before.
 func (c *Core) limitsChanged(e LimitsChanged) {
 	c.account.SetLimits(e.Limits)
-	told := e.Limits.Told(e.Priorities)
+	told := e.Limits.Announced(e.Priorities)
 	if c.cfg.Priorities.Equal(e.Priorities) && c.cfg.Profile.Limits.Equal(told) {
 		return
 	}

@@ -91,7 +91,7 @@ func (l *leases) resync(now leaseclock.Moment, g *group) {
 	}
 	g.resynced = true
 	for _, a := range inOrder(g.kept) {
-		a.told = a.rec.AckedN
+		a.sentEvent = a.rec.AckedN
 		l.reports.tell(a)
 	}
 	l.renew(now, g)

@@ -45,7 +45,7 @@ func (f *offers) offer(now leaseclock.Moment, from job.Peer, m contract.Offer) {
 		switch o.State {
 		case admission.Queued:
 			f.queue.Renew(now, o, m)
-			if f.preemption.inVain(o) {
+			if f.preemption.overtaken(o) {
 				f.queue.PreemptAgain(o)
 			}
 			return
@@ -119,7 +119,7 @@ func (f *offers) lookedUp(now leaseclock.Moment, e LookedUp) {
 
 // outOfBounds returns why nothing is reserved for a scheduler now, or "".
 func (f *offers) outOfBounds(now leaseclock.Moment, from job.Peer, g *group) string {
-	if n := f.attempts.graves.ended(g); n >= maxEnded {
+	if n := f.attempts.refusals.ended(g); n >= maxEnded {
 		return fmt.Sprintf("%d attempts of this scheduler have ended here, and it has not acknowledged that", n)
 	}
 	return f.reservations.lapses.why(now, from)

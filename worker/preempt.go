@@ -115,9 +115,9 @@ func (p *preemption) preempt(now leaseclock.Moment, o *admission.Offer, kept []s
 	return ""
 }
 
-// inVain reports whether tasks were ended for an offer that still waits: one before it got what they held. Then more may be
+// overtaken reports whether tasks were ended for an offer that still waits: one before it got what they held. Then more may be
 // ended. Where levels order offers, new ones come before others all the time.
-func (p *preemption) inVain(o *admission.Offer) bool {
+func (p *preemption) overtaken(o *admission.Offer) bool {
 	if !o.Preempted || o.Msg.Gang > 0 || o.Msg.Work.By == contract.ByAge || o.State != admission.Queued {
 		return false
 	}

@@ -51,18 +51,18 @@ func states(rec *contract.Record) []job.State {
 // written. The refusal of an attempt for which this host had no offer must be on disk in any case (R6).
 func (r *reports) tell(a *attempt) {
 	g, unknown := a.group, a.phase == refused && a.offer == nil
-	if a.dirty && (r.ledger.failed == nil || unknown) || !g.resynced || a.told >= a.rec.EventN {
+	if a.dirty && (r.ledger.failed == nil || unknown) || !g.resynced || a.sentEvent >= a.rec.EventN {
 		return
 	}
 	base := contract.Event{Attempt: a.rec.Attempt, Group: a.rec.Group, Devices: a.rec.Devices}
 	if a.phase == refused {
 		base.N, base.State, base.Refused = 1, job.Cancelled, a.rec.Reason
-		a.told = 1
+		a.sentEvent = 1
 		r.turn.Send(g.owner, base)
 		return
 	}
 	all := states(&a.rec)
-	for n := a.told + 1; n <= a.rec.EventN && n <= uint64(len(all)); n++ {
+	for n := a.sentEvent + 1; n <= a.rec.EventN && n <= uint64(len(all)); n++ {
 		ev := base
 		ev.N, ev.State = n, all[n-1]
 		if n > 1 {
@@ -73,14 +73,14 @@ func (r *reports) tell(a *attempt) {
 		if ev.State.Ended() {
 			ev.Exit = a.rec.Exit
 		}
-		a.told = n
+		a.sentEvent = n
 		r.turn.Send(g.owner, ev)
 	}
 }
 
 // retell sends the newest event again.
 func (r *reports) retell(a *attempt) {
-	a.told = min(a.told, a.rec.EventN-1)
+	a.sentEvent = min(a.sentEvent, a.rec.EventN-1)
 	r.tell(a)
 }
 
@@ -91,7 +91,7 @@ func (r *reports) detail(a *attempt, text string) {
 		return
 	}
 	a.detail = contract.Clip(text)
-	if !a.group.resynced || a.told == 0 {
+	if !a.group.resynced || a.sentEvent == 0 {
 		return // the first event will contain it
 	}
 	r.turn.Send(a.group.owner, contract.Event{
@@ -123,7 +123,7 @@ func (r *reports) sendDeclines(a *resources.Account) {
 
 // due reports whether to send an Availability now. If one was sent less than announceEvery ago, it sets a timer instead.
 func (r *reports) due(now leaseclock.Moment, q *resources.Refusals) bool {
-	if r.waiting || !r.turn.Announces() && q.Untold()+r.forecasts.Untold() == 0 {
+	if r.waiting || !r.turn.Announces() && q.Untold()+r.forecasts.Unsent() == 0 {
 		return false
 	}
 	if at := r.sent.Add(announceEvery); r.seq > 0 && now.Boot < at {

@@ -49,8 +49,8 @@ func (s *sessions) connected(p job.Peer) bool {
 	return ok
 }
 
-// own makes a peer the owner of a group.
-func (s *sessions) own(g *group, p job.Peer) {
+// setOwner makes a peer the owner of a group.
+func (s *sessions) setOwner(g *group, p job.Peer) {
 	g.owner, g.resynced = p, false
 	s.update(g)
 }

@@ -196,7 +196,7 @@ func start(t *testing.T, nw *p2ptest.Net, i int, s shape) *virtual {
 	}
 	v.router.sessions, err = session.New(session.DefaultConfig(), guarded{v.host.Libp2p(), v.host}, v.router, log)
 	must(err)
-	v.router.wants = newWants(v.host.Peer(), v.router.sessions, log)
+	v.router.wants = newWantedSessions(v.host.Peer(), v.router.sessions, log)
 	parts := []part{{"dht", v.table.Run}, {"sessions", v.router.sessions.Run}}
 	var announce schedulerloop.Announcer = empty{}
 	if !s.noGossip {

@@ -196,8 +196,8 @@ func (d *devices) run(ctx context.Context, w watcher, of whose, become func(func
 	}
 }
 
-// anew makes run list the GPUs and read their status now, including GPUs that failed before. It does not wait.
-func (d *devices) anew() {
+// relist makes run list the GPUs and read their status now, including GPUs that failed before. It does not wait.
+func (d *devices) listAgain() {
 	d.fresh.Store(true)
 	ring(d.relist)
 	d.ask()

@@ -111,8 +111,8 @@ func TestGPUsAreListedOnAReload(t *testing.T) {
 			t.Fatalf("a driver that pauses: got %d GPUs and %d requests to query again, want 0 and 0", n, driver.anew)
 		}
 		began := time.Now()
-		d.anew()
-		d.anew()
+		d.listAgain()
+		d.listAgain()
 		if n := count(); n != 2 || time.Since(began) != 0 {
 			t.Errorf("got %d GPUs after %s, want 2 at once", n, time.Since(began))
 		}

@@ -49,7 +49,7 @@ func newExecution(b base, hw *hardware, r *router, from holders) (*execution, er
 	x := &execution{drains: &drains{disk: b.store}, users: newLookups(uidOf), fences: newFencing(b.part("node"))}
 	tell := func(e driver.Event) { x.files.Driven(e) } // set below, before the driver runs
 	var err error
-	if x.driver, err = newRunners(b, hw, tell, x.ended, x.fences.told); err != nil {
+	if x.driver, err = newRunners(b, hw, tell, x.ended, x.fences.record); err != nil {
 		return nil, err
 	}
 	x.newMeter(b, hw)

@@ -31,8 +31,8 @@ type fencedBy struct {
 
 func newFencing(log *slog.Logger) *fencing { return &fencing{news: make(chan fencedBy, 1), log: log} }
 
-// told records what the newest runner says. Only one goroutine calls it.
-func (f *fencing) told(fences bool, isolation string) {
+// record records what the newest runner says. Only one goroutine calls it.
+func (f *fencing) record(fences bool, isolation string) {
 	select {
 	case <-f.news: // drop what the previous runner said: run has not read it yet
 	default:

@@ -52,7 +52,7 @@ func newOverlay(b base, profile contract.Profile, onSession func(job.Peer)) (_ *
 	if n.router.sessions, err = session.New(sc, guarded{b.host.Libp2p(), b.host}, n.router, b.part("session")); err != nil {
 		return nil, err
 	}
-	n.router.wants = newWants(b.host.Peer(), n.router.sessions, b.part("node"))
+	n.router.wants = newWantedSessions(b.host.Peer(), n.router.sessions, b.part("node"))
 	gc := gossip.DefaultConfig()
 	gc.Cluster = cluster
 	n.callers = newCallers(profile, n.router.wants.of(forCallers), func() int { return len(b.host.Members()) })

@@ -55,7 +55,7 @@ func TestCommitHasTheAddressOfTheSession(t *testing.T) {
 		if b.sessions, err = session.New(session.DefaultConfig(), guarded{at.Libp2p(), at}, b, log); err != nil {
 			t.Fatal(err)
 		}
-		b.wants = newWants(b.self, b.sessions, log)
+		b.wants = newWantedSessions(b.self, b.sessions, log)
 		driver := &instant{}
 		wc := worker.DefaultConfig()
 		wc.Profile, wc.Boot = contract.Profile{Peer: b.self, Name: "b", Store: "s", CPUs: 8, Worker: true}, "boot"

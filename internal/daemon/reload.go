@@ -68,7 +68,7 @@ func (c *changes) reload(cfg Config) error {
 		return err
 	}
 	old := c.now.config()
-	c.gpus.anew()
+	c.gpus.listAgain()
 	errToken := c.server.ReadToken()
 	var errBootstrap error
 	if !slices.Equal(old.Bootstrap, cfg.Bootstrap) {

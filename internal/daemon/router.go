@@ -30,7 +30,7 @@ var (
 type router struct {
 	self      job.Peer
 	sessions  *session.Manager
-	wants     *wants
+	wants     *wantedSessions
 	defects   *defects
 	reopening atomic.Bool // the local session is being closed and opened again
 	owners    owners

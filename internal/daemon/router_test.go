@@ -34,7 +34,7 @@ func twoRouters(t *testing.T) (*router, *router, *logtest.Buffer) {
 		if b.sessions, err = session.New(session.DefaultConfig(), guarded{h.Libp2p(), h}, b, log); err != nil {
 			t.Fatal(err)
 		}
-		b.wants = newWants(b.self, b.sessions, log)
+		b.wants = newWantedSessions(b.self, b.sessions, log)
 		ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 		done := make(chan error, 1)
 		go func() { done <- b.sessions.Run(ctx) }()

@@ -31,9 +31,9 @@ type keeper interface {
 
 var _ keeper = (*session.Manager)(nil)
 
-// wants holds the peers that parts want sessions with. It is safe for concurrent use. Each part bounds its own peers.
+// wantedSessions holds the peers that parts want sessions with. It is safe for concurrent use. Each part bounds its own peers.
 // wants calls the keeper, which does not block, while it holds the lock. So the keeper gets all calls in order.
-type wants struct {
+type wantedSessions struct {
 	self   job.Peer
 	keeper keeper
 	log    *slog.Logger
@@ -43,17 +43,17 @@ type wants struct {
 	waiting []job.Peer          // guarded by mu: peers that the keeper has refused, the longest waiting first
 }
 
-func newWants(self job.Peer, k keeper, log *slog.Logger) *wants {
-	return &wants{self: self, keeper: k, log: log, by: map[job.Peer]reason{}}
+func newWantedSessions(self job.Peer, k keeper, log *slog.Logger) *wantedSessions {
+	return &wantedSessions{self: self, keeper: k, log: log, by: map[job.Peer]reason{}}
 }
 
 // seeker is the view of one part on wants.
 type seeker struct {
-	*wants
+	*wantedSessions
 	why reason
 }
 
-func (w *wants) of(why reason) seeker { return seeker{w, why} }
+func (w *wantedSessions) of(why reason) seeker { return seeker{w, why} }
 
 // Want keeps a session with the peer. A second call has no effect.
 func (s seeker) Want(p job.Peer) { s.want(p, s.why) }
@@ -61,7 +61,7 @@ func (s seeker) Want(p job.Peer) { s.want(p, s.why) }
 // Unwant ends the Want of this part.
 func (s seeker) Unwant(p job.Peer) { s.unwant(p, s.why) }
 
-func (w *wants) want(p job.Peer, why reason) {
+func (w *wantedSessions) want(p job.Peer, why reason) {
 	if p == w.self {
 		return
 	}
@@ -79,7 +79,7 @@ func (w *wants) want(p job.Peer, why reason) {
 	}
 }
 
-func (w *wants) unwant(p job.Peer, why reason) {
+func (w *wantedSessions) unwant(p job.Peer, why reason) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	had, ok := w.by[p]

@@ -53,7 +53,9 @@ func (k *fakeKeeper) Unwant(p job.Peer) {
 }
 
 // testWants are the wants of a daemon named self.
-func testWants(k *fakeKeeper) *wants { return newWants("self", k, slog.New(slog.DiscardHandler)) }
+func testWants(k *fakeKeeper) *wantedSessions {
+	return newWantedSessions("self", k, slog.New(slog.DiscardHandler))
+}
 
 func TestSessionIsKeptWhileAnyPartWantsIt(t *testing.T) {
 	k := newFakeKeeper(10)
@@ -118,7 +120,7 @@ func TestWantedSessionsAreKeptInAnyOrder(t *testing.T) {
 
 func TestTooManyWantsAreLogged(t *testing.T) {
 	var text bytes.Buffer
-	w := newWants("self", newFakeKeeper(1), slog.New(slog.NewTextHandler(&text, nil)))
+	w := newWantedSessions("self", newFakeKeeper(1), slog.New(slog.NewTextHandler(&text, nil)))
 	w.of(forWorker).Want("a")
 	w.of(forWorker).Want("b")
 	if !strings.Contains(text.String(), "level=WARN") || !strings.Contains(text.String(), "peer=b") {

@@ -33,13 +33,13 @@ type Host struct {
 	rest rest
 
 	expelled bool // see Expel
-	told     told
+	told     reported
 	pauses   pauses
 	row      row
 }
 
-// told is what follows from the messages of a host.
-type told struct {
+// reported is what follows from the messages of a host.
+type reported struct {
 	facts  job.Facts // of Profile
 	signed job.Facts // facts, with only the labels that are signed
 	seq    uint64    // of the last Availability in this session
@@ -48,7 +48,7 @@ type told struct {
 }
 
 // of returns the facts that constraints compare. If trusted is set, only signed labels count.
-func (t *told) of(trusted bool) *job.Facts {
+func (t *reported) of(trusted bool) *job.Facts {
 	if trusted {
 		return &t.signed
 	}

@@ -243,7 +243,7 @@ func (w *Waits) decode(data []byte) error {
 	}
 	for i := range w.terms {
 		x := &w.terms[i]
-		x.outcome, x.saw, x.since = standing(m.Outcome[i]), m.Saw[i], at(m.Since, i)
+		x.outcome, x.saw, x.since = parentOutcome(m.Outcome[i]), m.Saw[i], at(m.Since, i)
 		ok := x.outcome <= lost && (!x.is(job.AfterCorr) || x.outcome == waitingFor || x.outcome == lost)
 		if x.saw != sawNothing && x.saw != sawGone {
 			var state uint8

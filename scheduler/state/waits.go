@@ -24,12 +24,12 @@ const (
 	WaitNever      // a dependency can no longer be met, unless a person requeues a parent
 )
 
-// standing is how far one dependency is.
-type standing uint8
+// parentOutcome is how far one dependency is.
+type parentOutcome uint8
 
 const (
-	waitingFor standing = iota
-	met                 // for ever
+	waitingFor parentOutcome = iota
+	met                      // for ever
 	never
 	lost // never, and the parent was deleted, so nothing can change that
 )
@@ -53,7 +53,7 @@ type term struct {
 	since   int64  // after: when the parent had started; ns since 1970
 	delay   uint32 // after: minutes
 	when    uint8  // index in conditions
-	outcome standing
+	outcome parentOutcome
 	saw     uint8 // the final state of the parent that led to the outcome, see sawOf
 	linked  bool  // the parent has a link to it
 	live    bool  // that link counts
@@ -202,7 +202,7 @@ func (w *Waits) settle(x *term, f facts) bool {
 }
 
 // judge returns the outcome of a dependency without aftercorr.
-func (x *term) judge(f facts) standing {
+func (x *term) judge(f facts) parentOutcome {
 	ended, good := f.saw != sawNothing, f.saw == sawOf(job.Succeeded)
 	bad := never
 	if f.saw == sawGone {
@@ -279,7 +279,7 @@ func (w *Waits) selected(indices []job.Range) []job.Range {
 }
 
 // mark notes the outcome of an aftercorr for some tasks, and appends those that it changes to changed.
-func (e *each) mark(tasks []job.Range, to standing, changed []job.Range) []job.Range {
+func (e *each) mark(tasks []job.Range, to parentOutcome, changed []job.Range) []job.Range {
 	for _, r := range tasks {
 		for i := r.First; i <= r.Last; i++ {
 			if e.markOne(i, to) {
@@ -290,7 +290,7 @@ func (e *each) mark(tasks []job.Range, to standing, changed []job.Range) []job.R
 	return changed
 }
 
-func (e *each) markOne(i int, to standing) (changed bool) {
+func (e *each) markOne(i int, to parentOutcome) (changed bool) {
 	switch {
 	case e.met.Has(i):
 		return false
@@ -309,7 +309,7 @@ func (e *each) markOne(i int, to standing) (changed bool) {
 }
 
 // wouldMark reports whether mark would change anything. It looks at 64 tasks at a time.
-func (e *each) wouldMark(tasks []job.Range, to standing) bool {
+func (e *each) wouldMark(tasks []job.Range, to parentOutcome) bool {
 	return slices.ContainsFunc(tasks, func(r job.Range) bool {
 		return anyWord(r, func(w int, mask uint64) uint64 {
 			done, failed := e.met.word(w), e.never.word(w)
@@ -379,7 +379,7 @@ func (w *Waits) List() []job.Depends {
 // wasDeleted says that a parent was deleted before this owner learnt how it ended.
 const wasDeleted = "its owner had deleted it before its end was known here"
 
-func (o standing) word() job.DependencyState {
+func (o parentOutcome) word() job.DependencyState {
 	switch o {
 	case met:
 		return job.DependencyMet

@@ -19,7 +19,7 @@ type Arbitration struct {
 	queue    *Queue
 	backfill *backfill
 	room     makeRoom
-	vain     map[askedRoom]struct{} // for these it would not be enough to revoke reservations of gangs
+	hopeless map[askedRoom]struct{} // for these it would not be enough to revoke reservations of gangs
 	late     bool                   // something is kept for an offer whose wait is over
 	level    int                    // the precedence of the last offer that something was kept for; -1: none yet
 	filled   bool                   // a user with a limit got a reservation
@@ -43,7 +43,7 @@ type askedRoom struct {
 }
 
 func newArbitration(a *resources.Account, q *Queue, b *backfill, room makeRoom) *Arbitration {
-	return &Arbitration{account: a, queue: q, backfill: b, level: -1, room: room, vain: map[askedRoom]struct{}{}}
+	return &Arbitration{account: a, queue: q, backfill: b, level: -1, room: room, hopeless: map[askedRoom]struct{}{}}
 }
 
 // Verdict is what happens to an offer.
@@ -173,7 +173,7 @@ func (r *Arbitration) revoke(o *Offer) (devices []string, done bool) {
 	}
 	which, ok := r.backfill.revocable(o)
 	asked := askedRoom{attemptedFit{o.Msg.Need, which}, o.Msg.Gang > 0}
-	if _, vain := r.vain[asked]; vain || !ok {
+	if _, vain := r.hopeless[asked]; vain || !ok {
 		return nil, false
 	}
 	enough := false
@@ -183,7 +183,7 @@ func (r *Arbitration) revoke(o *Offer) (devices []string, done bool) {
 		}
 	})
 	if !enough {
-		r.vain[asked] = struct{}{}
+		r.hopeless[asked] = struct{}{}
 	}
 	if done {
 		r.revoked = true

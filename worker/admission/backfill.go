@@ -99,7 +99,7 @@ func (k *backfill) setTurns(o *Offer) {
 			o.turns.since = o.turns.since.Add(-o.turns.first)
 		}
 	}
-	k.turned = k.turned || !o.turns.inVain(k.now.Boot)
+	k.turned = k.turned || !o.turns.exhausted(k.now.Boot)
 	kept, until := o.turns.at(k.now.Boot)
 	k.next = min(k.next, until)
 	if !kept {

@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// inVain is how long one offer alone has turns, in multiples of its first turn: 1+1+2+2+4+4, three turns in which
+	// turnsAlone is how long one offer alone has turns, in multiples of its first turn: 1+1+2+2+4+4, three turns in which
 	// others may have what is free, and three in which it is kept. By default that is 2 hours and 20 minutes.
-	inVain = 14
+	turnsAlone = 14
 	// lapsedFor is how long a lapsed reservation is remembered. A Start that comes within that time may still succeed.
 	lapsedFor = time.Minute
 	// MaxAge bounds the age of a job in an offer, because a wrong age could overflow the clock. No job waits for longer.

@@ -30,33 +30,33 @@ func differ(now leaseclock.Moment, told, at leaseclock.BootTime) bool {
 
 // Forecasts knows what schedulers were told, and what they are to be told.
 type Forecasts struct {
-	told    []*Offer                         // queued offers whose schedulers have a forecast
+	sent    []*Offer                         // queued offers whose schedulers have a forecast
 	pending map[job.Peer]map[uint64]forecast // by offer
 }
 
 // Update notes the forecasts of a pass. Offers that had a forecast and are not among them become unforeseen.
 func (fs *Forecasts) Update(now leaseclock.Moment, all []forecast) {
-	for _, o := range fs.told {
+	for _, o := range fs.sent {
 		if o.State == Queued && !slices.ContainsFunc(all, func(f forecast) bool { return f.offer == o }) {
 			fs.tell(now, forecast{offer: o})
 		}
 	}
-	fs.told = fs.told[:0]
+	fs.sent = fs.sent[:0]
 	for _, f := range all {
 		if f.offer.State == Queued {
 			fs.tell(now, f)
-			fs.told = append(fs.told, f.offer)
+			fs.sent = append(fs.sent, f.offer)
 		}
 	}
-	clear(fs.told[len(fs.told):cap(fs.told)])
+	clear(fs.sent[len(fs.sent):cap(fs.sent)])
 }
 
 func (fs *Forecasts) tell(now leaseclock.Moment, f forecast) {
 	o := f.offer
-	if !o.told.changes(now, f) {
+	if !o.sentForecast.changes(now, f) {
 		return
 	}
-	o.told = forecast{kind: f.kind, at: f.at, elsewhere: f.elsewhere}
+	o.sentForecast = forecast{kind: f.kind, at: f.at, elsewhere: f.elsewhere}
 	if fs.pending == nil {
 		fs.pending = map[job.Peer]map[uint64]forecast{}
 	}
@@ -66,8 +66,8 @@ func (fs *Forecasts) tell(now leaseclock.Moment, f forecast) {
 	fs.pending[o.Key.Peer][o.Key.ID] = f
 }
 
-// Untold returns how many schedulers are to be told something.
-func (fs *Forecasts) Untold() int { return len(fs.pending) }
+// Unsent returns how many schedulers are to be told something.
+func (fs *Forecasts) Unsent() int { return len(fs.pending) }
 
 // Take returns what a scheduler is to be told now.
 func (fs *Forecasts) Take(now leaseclock.Moment, p job.Peer) []contract.Forecast {

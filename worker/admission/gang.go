@@ -165,9 +165,9 @@ type others struct {
 	last       leaseclock.BootTime // when one was held in vain for the last time
 }
 
-// vainForgotten is how long no place must be held in vain for the turns to restart. If the turns have lasted longer, that
+// unstartedForgotten is how long no place must be held in vain for the turns to restart. If the turns have lasted longer, that
 // time counts instead.
-const vainForgotten = 24 * time.Hour
+const unstartedForgotten = 24 * time.Hour
 
 // heldInVain notes that the reservation of an offer ends without a start. If tasks are ordered by level, single tasks and
 // gangs go first by turns from then on; turn is the length of the first turn.
@@ -178,7 +178,7 @@ func (t *others) heldInVain(now leaseclock.BootTime, o *Offer, turn time.Duratio
 	if t.until <= now {
 		t.precedence = 0
 	}
-	if t.turns.since == 0 || now.Sub(t.last) > max(vainForgotten, t.last.Sub(t.turns.since)) {
+	if t.turns.since == 0 || now.Sub(t.last) > max(unstartedForgotten, t.last.Sub(t.turns.since)) {
 		t.turns = rota{since: now, first: turn}
 	}
 	t.last = now

@@ -49,9 +49,9 @@ type Offer struct {
 	turn      uint64 // when it got its turn, counted by the queue; 0: not yet
 	Preempted bool   // preemption has made room for it, or could not
 
-	booked booking  // of the last pass
-	turns  rota     // of setting aside; a gang skips the first one
-	told   forecast // the last one that was sent to its scheduler
+	booked       booking  // of the last pass
+	turns        rota     // of setting aside; a gang skips the first one
+	sentForecast forecast // the last one that was sent to its scheduler
 
 	// Of gangs only:
 	lead        uint64              // the earliest turn of this offer and of those after it by rank; 0: none

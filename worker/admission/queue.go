@@ -81,7 +81,7 @@ func (q *Queue) Renew(now leaseclock.Moment, o *Offer, m contract.Offer) {
 	}
 	if m.Spare != o.Msg.Spare || m.Elsewhere != o.Msg.Elsewhere {
 		if m.Elsewhere != o.Msg.Elsewhere {
-			o.told.elsewhere = !m.Elsewhere // its scheduler waits for the answer, even if it has changed its mind twice
+			o.sentForecast.elsewhere = !m.Elsewhere // its scheduler waits for the answer, even if it has changed its mind twice
 		}
 		o.Msg.Spare, o.Msg.Elsewhere = m.Spare, m.Elsewhere
 		q.turn.Arbitrate()

@@ -36,8 +36,8 @@ func (r *rota) at(now leaseclock.BootTime) (kept bool, until leaseclock.BootTime
 	return Turns(r.since, now, r.first)
 }
 
-// inVain reports whether so many turns have passed that the offer may never start.
-func (r *rota) inVain(now leaseclock.BootTime) bool { return now.Sub(r.since) >= inVain*r.first }
+// exhausted reports whether so many turns have passed that the offer may never start.
+func (r *rota) exhausted(now leaseclock.BootTime) bool { return now.Sub(r.since) >= turnsAlone*r.first }
 
 // Pace is how long the last tasks here have run, at most paceOf of them.
 type Pace struct {

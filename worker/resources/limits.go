@@ -185,12 +185,12 @@ func (l Limits) Scratch(user string) (job.Size, bool) {
 	return job.Size(most), limited
 }
 
-// Told returns what schedulers are told of the limits. An operator is named with the priority that he may have, unless
+// Announced returns what schedulers are told of the limits. An operator is named with the priority that he may have, unless
 // any member may name him.
-func (l Limits) Told(p *contract.Priorities) *contract.UserLimits {
-	out := &contract.UserLimits{PerUser: toldOf(l.PerUser), Users: map[string]contract.Limit{}}
+func (l Limits) Announced(p *contract.Priorities) *contract.UserLimits {
+	out := &contract.UserLimits{PerUser: announcedOf(l.PerUser), Users: map[string]contract.Limit{}}
 	for name, own := range l.Users {
-		if own = toldOf(own); len(own) > 0 {
+		if own = announcedOf(own); len(own) > 0 {
 			out.Users[name] = own
 		}
 	}
@@ -212,8 +212,8 @@ func (l Limits) Told(p *contract.Priorities) *contract.UserLimits {
 	return out.Bounded()
 }
 
-// toldOf returns the quantities that concern the placement of tasks.
-func toldOf(l contract.Limit) contract.Limit {
+// announcedOf returns the quantities that concern the placement of tasks.
+func announcedOf(l contract.Limit) contract.Limit {
 	out := contract.Limit{}
 	for _, q := range append(slices.Clone(contract.HeldQuantities), contract.LimitPriority, contract.LimitTime) {
 		if most, set := l[q]; set {

@@ -17,7 +17,7 @@ import (
 // quotas records what users hold here, what they may hold, and whose offers were declined for that.
 type quotas struct {
 	limits   Limits
-	own      *contract.UserLimits     // the limits of users in limits
+	asLimits *contract.UserLimits     // the limits of users in limits
 	usage    map[string]contract.Held // by user
 	Refusals Refusals
 }
@@ -30,7 +30,7 @@ func newQuotas(l Limits, t *step.Turn) quotas {
 
 // set replaces the limits.
 func (q *quotas) set(l Limits) {
-	q.limits, q.own = l, &contract.UserLimits{PerUser: l.PerUser, Users: l.Users}
+	q.limits, q.asLimits = l, &contract.UserLimits{PerUser: l.PerUser, Users: l.Users}
 }
 
 // use adds a need to the usage of a user, or with sign -1 subtracts it.
@@ -56,14 +56,14 @@ func (q *quotas) shift(user string, need job.Resources, sign int) {
 // Bounded reports whether the user has any limit.
 func (q *quotas) Bounded(user string) bool {
 	return slices.ContainsFunc(contract.HeldQuantities, func(what contract.Quantity) bool {
-		_, _, set := q.own.Most(user, what)
+		_, _, set := q.asLimits.Most(user, what)
 		return set
 	})
 }
 
 // Never returns why the user's limits can never allow a task with this need and this time limit, for people, or "" if they can.
 func (q *quotas) Never(user string, need job.Resources, limit time.Duration) string {
-	return cmp.Or(q.own.Never(user, need), q.own.NeverHolds(user, limit))
+	return cmp.Or(q.asLimits.Never(user, need), q.asLimits.NeverHolds(user, limit))
 }
 
 // Over returns which limit the user would exceed with this need, for people, or "" if none.
@@ -75,7 +75,7 @@ func (q *quotas) Over(user string, need job.Resources) string {
 	with := has
 	with.Add(need, 1)
 	for _, what := range contract.HeldQuantities {
-		if most, setting, set := q.own.Most(user, what); set && with.Exceeds(what, most) {
+		if most, setting, set := q.asLimits.Most(user, what); set && with.Exceeds(what, most) {
 			return contract.Clip(fmt.Sprintf("%s on this host (%s)", has.Over(user, what, most), setting))
 		}
 	}

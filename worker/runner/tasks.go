@@ -68,12 +68,12 @@ type task struct {
 	who       spawn.Account // the user that it runs as
 	where     string        // the directory that it started in
 	keeps     bool          // the daemon, not the runner, removes its scratch directory
-	own
+	privateState
 	saving
 }
 
-// own is what a task does not share with the host.
-type own struct {
+// privateState is what a task does not share with the host.
+type privateState struct {
 	space *pidspace.Space // nil: its processes are in the namespaces of the host
 	tmp   *spawn.TmpDir   // nil: it has the /tmp of the host
 }

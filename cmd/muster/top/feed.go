@@ -146,15 +146,15 @@ func (f feed) read(ctx context.Context, m measure) measured {
 }
 
 // cancel cancels a task, or all tasks of a job.
-func (f feed) cancel(ctx context.Context, x cancel) told {
+func (f feed) cancel(ctx context.Context, x cancel) notice {
 	change := api.Change{Reason: "cancelled in muster top"}
 	if x.task != whole {
 		change.Tasks = []job.Range{{First: x.task, Last: x.task}}
 	}
 	if _, err := f.daemon.Cancel(ctx, x.id, change); err != nil {
-		return told{"cancel " + x.label + ": " + err.Error(), true}
+		return notice{"cancel " + x.label + ": " + err.Error(), true}
 	}
-	return told{x.label + " is cancelled", false}
+	return notice{x.label + " is cancelled", false}
 }
 
 // pause waits for d, or until ctx ends.

@@ -187,7 +187,7 @@ func TestHostileTextsDoNotReachTheTerminal(t *testing.T) {
 	f.gpus[0].Health = "unhealthy"
 	m := shown(f, 160, 50)
 	m.update(silenced{evil}, noon)
-	m.update(told{evil, true}, noon)
+	m.update(notice{evil, true}, noon)
 	for _, k := range []string{"", "g", "c", "n", "C"} {
 		if k != "" {
 			keys(m, noon, k)

@@ -23,7 +23,7 @@ type (
 		bytes int
 		err   error
 	}
-	told struct { // the result of something that the user has asked for
+	notice struct { // the result of something that the user has asked for
 		text   string
 		failed bool
 	}
@@ -147,7 +147,7 @@ func (m *model) update(msg any, now time.Time) (effects []any) {
 		m.load(msg)
 	case measured:
 		m.measured(msg)
-	case told:
+	case notice:
 		m.say(msg.text, msg.failed)
 	case sized:
 		m.width, m.height = msg.width, msg.height

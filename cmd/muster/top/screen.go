@@ -83,7 +83,7 @@ func (s *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) { //nolint:ireturn // 
 	case due:
 		s.due = false
 		return s, s.draw()
-	case opened, silenced, changes, hosts, page, loaded, measured, told:
+	case opened, silenced, changes, hosts, page, loaded, measured, notice:
 	default:
 		return s, nil // of the terminal itself
 	}
@@ -140,11 +140,11 @@ func (s *screen) start(effect any) tea.Cmd {
 }
 
 // told returns the error if the verb could not be run. If it ran and failed, the user has read its message.
-func (r returned) told() told {
+func (r returned) told() notice {
 	if exit := (&exec.ExitError{}); r.err != nil && !errors.As(r.err, &exit) {
-		return told{r.err.Error(), true}
+		return notice{r.err.Error(), true}
 	}
-	return told{}
+	return notice{}
 }
 
 // other is another verb of the program, which has the terminal while it runs.
