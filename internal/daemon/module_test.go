@@ -21,6 +21,7 @@ import (
 type checked struct {
 	files     []string        // the names of its files
 	generated map[string]bool // the files that were generated
+	parsed    []*ast.File
 	types     *types.Package
 	info      types.Info
 }
@@ -83,7 +84,7 @@ func (s *sourceTree) check(dir string) (*checked, error) {
 	}
 	conf := types.Config{Importer: s, Error: func(error) {}} // errors are about packages of other modules
 	c.types, _ = conf.Check(module+dir, s.set, parsed, &c.info)
-	s.known[dir] = c
+	c.parsed, s.known[dir] = parsed, c
 	return c, nil
 }
 

@@ -24,6 +24,78 @@ var unbounded = map[string]string{
 	"worker/runner/protocol.Start": "a message: everything that the runner must know about a task",
 }
 
+// withHelpers lists the types that have more than maxMethods methods and functions of their package that take the type first,
+// and how many there are. Such a function is a method under another name. The numbers may only be lowered.
+var withHelpers = map[string]int{
+	"cmd/muster/top.model":      33,
+	"gpu.Pool":                  30,
+	"internal/sim.World":        34,
+	"internal/sim.host":         37,
+	"internal/sim.owner":        38,
+	"internal/store.Store":      26,
+	"scheduler.Core":            32,
+	"scheduler.dispatches":      33,
+	"scheduler.pending":         28,
+	"scheduler.requests":        29,
+	"scheduler.task":            37,
+	"scheduler.views":           29,
+	"scheduler/fleet.Host":      38,
+	"scheduler/fleet.Table":     30,
+	"scheduler/journal.Journal": 28,
+	"scheduler/loop.Loop":       31,
+	"scheduler/state.Job":       64,
+	"scheduler/state.Table":     27,
+	"worker/loop.Loop":          27,
+}
+
+// TestSizesWithHelpers: no type gets around its bound of methods by functions that take it as their first parameter.
+func TestSizesWithHelpers(t *testing.T) {
+	s := loadTree(t)
+	seen := map[string]bool{}
+	for dir := range s.sources {
+		c, err := s.check(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		helpers := map[*types.TypeName]int{}
+		for _, name := range c.types.Scope().Names() {
+			fn, ok := c.types.Scope().Lookup(name).(*types.Func)
+			if !ok || fn.Signature().Params().Len() == 0 {
+				continue
+			}
+			first := fn.Signature().Params().At(0).Type()
+			if p, ok := first.(*types.Pointer); ok {
+				first = p.Elem()
+			}
+			if n, ok := first.(*types.Named); ok && n.Obj().Pkg() == c.types {
+				helpers[n.Obj()]++
+			}
+		}
+		for obj, n := range helpers {
+			named, _ := obj.Type().(*types.Named)
+			if _, ok := named.Underlying().(*types.Struct); !ok || c.generated[s.file(obj.Pos())] {
+				continue
+			}
+			full, all := dir+"."+obj.Name(), n+named.NumMethods()
+			if all <= maxMethods || unbounded[full] != "" {
+				continue
+			}
+			seen[full] = true
+			switch want := withHelpers[full]; {
+			case all > want:
+				t.Errorf("%s has %d methods and functions that take it first, want at most %d: split it", full, all, max(want, maxMethods))
+			case all < want:
+				t.Errorf("%s has only %d methods and functions that take it first: lower the %d in the list", full, all, want)
+			}
+		}
+	}
+	for full := range withHelpers {
+		if !seen[full] {
+			t.Errorf("remove %s from the list", full)
+		}
+	}
+}
+
 func TestSizes(t *testing.T) {
 	s := loadTree(t)
 	large := map[string]bool{}
