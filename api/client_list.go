@@ -27,8 +27,8 @@ func (c *Client) AllJobs(ctx context.Context, f JobFilter) (Listing[Job], error)
 	return all, nil
 }
 
-// JobPages yields the jobs that the filter selects, newest first, page by page. While the receiver handles one page, the
-// next one is requested. After an error it yields nothing more.
+// JobPages yields the jobs that the filter selects, newest first, page by page. While the caller handles a page, the next
+// one is requested. After an error it yields nothing more.
 func (c *Client) JobPages(ctx context.Context, f JobFilter) iter.Seq2[Listing[Job], error] {
 	if f.Limit == 0 {
 		f.Limit = maxLimit
@@ -58,7 +58,7 @@ func (c *Client) JobPages(ctx context.Context, f JobFilter) iter.Seq2[Listing[Jo
 	}
 }
 
-// jobPages sends the texts of the pages to the channel, while the header of each page has the cursor of the next.
+// jobPages sends the texts of the pages to the channel, for as long as the header of a page has the cursor of the next.
 func (c *Client) jobPages(ctx context.Context, f JobFilter, pages chan<- []byte) error {
 	for {
 		header, text, err := c.answer(ctx, http.MethodGet, "/v1/jobs", f.query(), nil, f.header())

@@ -10,8 +10,8 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// The last word of a command line that asks for completions of the word before it: for the words alone, or with a
-// description of each after a tab. If there is no word, the shell completes file names, unless the exit code is 1.
+// The last argument of a command line that asks for completions of the argument before it. With askDescribed a tab and a
+// description follow each. Without output the shell completes file names if the exit code is 0, and nothing if it is 1.
 const (
 	askCompletion = "--generate-bash-completion"
 	askDescribed  = "--generate-completion"

@@ -81,7 +81,7 @@ type jobChoice struct {
 	api.JobFilter
 
 	since time.Time
-	any   bool // in any state, unless --state names some
+	any   bool // changes of jobs in any state are reported, unless --state names some
 }
 
 // jobFilter returns what the flags choose.
@@ -153,7 +153,7 @@ func (f jobChoice) pages(ctx context.Context, client *api.Client, rows int) func
 		for l, err := range client.JobPages(ctx, filter) {
 			n := len(l.Items)
 			l.Items = slices.DeleteFunc(l.Items, func(j api.Job) bool { return f.before(j) })
-			if !yield(l, err) || n > 0 && len(l.Items) == 0 { // those that follow are older
+			if !yield(l, err) || n > 0 && len(l.Items) == 0 { // all further pages are older
 				return
 			}
 		}

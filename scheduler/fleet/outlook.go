@@ -14,10 +14,10 @@ type Outlook struct {
 	Able        int            // hosts that could ever run the shape
 	Open        int            // of Able: those that take tasks
 	Fits        int            // of Open: those where it fits now, and the quota allows it
-	Quota       string         // why the quota does not allow it at a host where it fits
+	Quota       string         // why the quota does not allow it at one host that has room
 	Quarantined []string       // of Open: names of those that lack only devices in quarantine; at most maxQuarantined
 	Lack        map[string]int // of Open: how many lack what; see Devices.Fit
-	Foreign     string         // of Open: one that lacks GPUs which programs that muster did not start use; for people
+	Foreign     string         // of Open: a host where programs outside muster use the GPUs that are missing; for people
 	Draining    int            // of Able: those that have a session and take no tasks
 	Detail      string         // why one of the draining hosts takes no tasks
 }
@@ -123,8 +123,8 @@ func noWorkerMeets(c *Clause, hosts []*Host) bool {
 	return workers > 0
 }
 
-// Refusals returns a clause that says which of the hosts have said that they can never run the shape. Hosts whose
-// announced limits forbid it anyway are left out. It returns nothing if no host has refused it.
+// Refusals returns at most one clause. It says which of the hosts have said that they can never run the shape. Hosts whose
+// announced limits forbid it anyway are left out. There is none if no host has refused it.
 func (s *Shape) Refusals(hosts []*Host) []contract.Clause {
 	if len(s.never) == 0 {
 		return nil

@@ -12,13 +12,13 @@ import (
 
 // cell is one task in 88 bytes. Times are ns since 1970, 0 for none.
 type cell struct {
-	started, ended, closed int64
+	started, ended, closed int64 // closed: when the owner recorded the end
 	began, exited          int64 // Began and Ended of the exit, by the host's clock
 	placed                 int64 // when the newest attempt was assigned
 	note                   *note
 	attempt, runs          uint32
 	host, epoch            uint32
-	settled                uint32
+	settled                uint32 // the attempt at the last requeue; see job.Task
 	code                   int32
 	text                   uint16 // isolation of the exit: index in texts plus 1, or 0
 	flags                  uint16
@@ -35,7 +35,7 @@ const (
 	flagNote            // it is in dirty.notes
 	flagTail            // it is in dirty.tails
 	flagCancel          // it was told to end, and ends as CANCELLED
-	flagRequeue         // it was told to end, and runs again; with flagCancel: told because a member of its gang ended
+	flagRequeue         // it was told to end, and runs again. With flagCancel it means instead: told because a member of its gang ended
 	flagUsage           // it is in dirty.usage; not on disk
 )
 
@@ -114,8 +114,7 @@ func endingOf(flags uint16) job.Ending {
 	return job.NotEnding
 }
 
-// fill writes a task to its cell. It returns the note that the cell must get, and does not change the note that the cell
-// has.
+// fill writes a task to its cell, except its note. It returns the note that the caller must set.
 func (x *cell) fill(t *job.Task, cm *common) *note {
 	*x = cell{
 		started: storepb.Nanos(t.Started), ended: storepb.Nanos(t.Ended), closed: storepb.Nanos(t.Closed), placed: storepb.Nanos(t.Placed),

@@ -14,13 +14,13 @@ import (
 	"github.com/musterhq/muster/worker/step"
 )
 
-// changes reports whether a scheduler that was told f should now be told to: the kind differs, something is kept for the
+// changes reports whether a scheduler that has heard f must now hear next: the kind differs, something is kept for the
 // offer now or not any more, or the time differs much.
-func (f forecast) changes(now leaseclock.Moment, to forecast) bool {
-	return f.kind != to.kind || f.elsewhere != to.elsewhere || f.kind != unforeseen && differ(now, f.at, to.at)
+func (f forecast) changes(now leaseclock.Moment, next forecast) bool {
+	return f.kind != next.kind || f.elsewhere != next.elsewhere || f.kind != unforeseen && differ(now, f.at, next.at)
 }
 
-// differ reports whether two times differ by more than a sixteenth of what is left, and two seconds.
+// differ reports whether two times differ by more than 2 s and a sixteenth of the time that is left until at.
 func differ(now leaseclock.Moment, told, at leaseclock.BootTime) bool {
 	if told == Never || at == Never {
 		return told != at

@@ -1,6 +1,6 @@
 package runner
 
-// The process of the guard of a runner.
+// What the process does that guards a runner.
 
 import (
 	"context"
@@ -60,7 +60,7 @@ func inheritedRunner() int {
 }
 
 // beGuard ends the runner's tasks whose lease is over, until the runner is dead. Then it ends all that the runner has
-// left, and calls orphans for the rest, unless that is nil. Without a table it knows no leases.
+// left, and calls orphans, unless that is nil, for its containers. Without a table it knows no leases.
 func beGuard(ctx context.Context, cfg Config, table *guard.Table, runnerFD int, orphans func(context.Context, Config) error, log *slog.Logger) error {
 	runtime.GOMAXPROCS(1)
 	debug.SetMemoryLimit(guardMemory)
@@ -84,7 +84,7 @@ func beGuard(ctx context.Context, cfg Config, table *guard.Table, runnerFD int, 
 	return orphans(context.WithoutCancel(ctx), cfg)
 }
 
-// awaitRunner returns nil when the runner of this guard is dead, or an error if that cannot be seen. It uses the
+// awaitRunner returns nil when the runner of this guard is dead, or an error if it cannot find out. It uses the
 // inherited pidfd, because the runner's files may be gone while the runner lives. On a kernel without pidfds none is
 // inherited; then it waits for the runner's lock.
 func awaitRunner(runnerFD int, dir protocol.Dir, generation int) error {

@@ -13,7 +13,7 @@ import (
 // number of hosts.
 const MaxHosts = 10_240
 
-// belief is what a host knows of another host's news. The beliefs of a host form a list, the latest first.
+// belief is what a host knows of the news of a host. The beliefs of a host form a list, the latest first.
 type belief struct {
 	born    int64  // when the version was published
 	seq     uint64 // when it was learnt: the number of versions that the host had learnt by then; 0: never
@@ -69,7 +69,7 @@ func newBoard(hosts int, timeline fabric.Timeline, deliver Deliver) (*board, err
 	return b, nil
 }
 
-// publish reports whether the version is newer than what was published before.
+// publish adds a version of a host's news. It returns false if the version is not newer than the one before.
 func (b *board) publish(host int, version uint32) bool {
 	e := entry{about: int32(host), version: version, born: int64(b.time.Now())}
 	if version <= b.beliefs[host*b.hosts+host].version {

@@ -35,13 +35,13 @@ const (
 // Sample is how many random candidates a policy chooses from in the gate on samples.
 const Sample = 64
 
-// Judged returns the study of these tables that has the figures of all gates. The caller sets its seeds.
+// Judged returns a study of these tables that yields the figures of all gates. The caller sets its seeds.
 func Judged(tables []Table) Study {
 	return Study{Tables: tables, Policies: policy.Names(), Candidates: []int{0, Sample}, Yardsticks: []string{FGD, BestFit, GpuPacking}}
 }
 
 // WithPinned adds pinned copies of two tables: of the first one, and of the one in which the most requests name models.
-// In a copy, a third of the requests for GPUs is pinned to models as in the latter table. If no request names a model,
+// In a copy, a third of the requests for GPUs is pinned to models as in the table that names most of them. If no request names a model,
 // it adds no table.
 func WithPinned(tables []Table) []Table {
 	most, from := 0, 0
