@@ -277,5 +277,10 @@ func waitGone(p *process.Process) {
 		return
 	}
 	defer unix.Close(fd) //nolint:errcheck // nothing was written
-	_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(devStopGrace.Milliseconds()))
+	// A signal ends a poll early.
+	for end := time.Now().Add(devStopGrace); ; {
+		if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, max(0, int(time.Until(end).Milliseconds()))); !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
 }

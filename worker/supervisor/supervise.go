@@ -57,8 +57,12 @@ func (k *keeper) lives() bool {
 		return false
 	}
 	fds := []unix.PollFd{{Fd: int32(k.pidfd.Fd()), Events: unix.POLLIN}} //nolint:gosec // a descriptor
-	n, err := unix.Poll(fds, 0)
-	return n == 0 && err == nil
+	for {
+		// A signal can interrupt even a poll that does not wait. That says nothing about the runner.
+		if n, err := unix.Poll(fds, 0); !errors.Is(err, unix.EINTR) {
+			return n == 0 && err == nil
+		}
+	}
 }
 
 // reached notes the process of the runner.
