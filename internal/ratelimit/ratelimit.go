@@ -52,3 +52,14 @@ func (k *Keys[K]) Of(key K, now time.Time) *rate.Limiter {
 	k.byKey[key] = l
 	return l
 }
+
+// Kept is Of for keys that others bound, such as open sessions: it keeps the limiter of a key beyond Rule.Most too, so that
+// no key ever gets a second allowance. It never returns nil.
+func (k *Keys[K]) Kept(key K, now time.Time) *rate.Limiter {
+	l := k.Of(key, now)
+	if l == nil {
+		l = rate.NewLimiter(k.rule.Rate, k.rule.Burst)
+		k.byKey[key] = l
+	}
+	return l
+}

@@ -24,3 +24,17 @@ func TestKeysAreBounded(t *testing.T) {
 		t.Errorf("%d keys, want only the new one", keys.Len())
 	}
 }
+
+// Kept never gives a key a second allowance, also beyond the bound.
+func TestKeptLimiterIsOneForEachKey(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	keys := New[string](Rule{Rate: 1, Burst: 2, Most: 2})
+	for _, k := range []string{"a", "b", "c", "d"} {
+		if l := keys.Kept(k, now); !l.AllowN(now, 2) || keys.Kept(k, now).AllowN(now, 1) {
+			t.Errorf("%s: got another allowance, want one burst of 2", k)
+		}
+	}
+	if keys.Kept("e", now.Add(2*time.Second)); keys.Len() != 1 {
+		t.Errorf("%d keys once the others are unused, want 1", keys.Len())
+	}
+}

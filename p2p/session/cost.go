@@ -4,7 +4,6 @@ package session
 // maxRate.
 
 import (
-	"cmp"
 	"fmt"
 	"time"
 
@@ -49,7 +48,7 @@ func costOf(f *wirepb.Frame) int {
 	return frameCost
 }
 
-// maxRates is the number of peers whose limiters are remembered. It is more than Config.MaxPeers.
+// maxRates is the number of limiters at which unused ones are forgotten. It is more than Config.MaxPeers.
 const maxRates = 8192
 
 // rates holds the rate limiter of each peer. The limiters outlive sessions, so that a new session brings no new
@@ -62,7 +61,7 @@ func newRates() rates {
 
 // of returns the limiter of a peer, which all its sessions share.
 func (rs rates) of(p job.Peer, now time.Time) *rate.Limiter {
-	return cmp.Or(rs.peers.Of(p, now), newLimiter())
+	return rs.peers.Kept(p, now)
 }
 
 func newLimiter() *rate.Limiter { return rate.NewLimiter(maxRate, maxRate) }
